@@ -1,0 +1,148 @@
+"""The plugin API: everything a platform implements, and everything it may name.
+
+Import from here, from ``dougong.ops`` and from ``dougong.reference``; nothing else of the core is
+published. Importing it does not import torch.
+"""
+
+from __future__ import annotations
+
+from dougong.contracts.attention import (
+    AttentionBackend,
+    AttentionImpl,
+    AttentionMetadataBuilder,
+    AttentionPhase,
+    AttentionRequest,
+    CommonAttentionMetadata,
+    MLAImpl,
+)
+from dougong.contracts.capabilities import Capabilities, Claims, DeviceFacts, QuantizationSupport
+from dougong.contracts.communicator import Communicator, DeadlinePhase, GroupKind, GroupOptions
+from dougong.contracts.config_view import ConfigChange, ConfigView
+from dougong.contracts.device import (
+    DeviceRuntime,
+    Event,
+    MemoryInfo,
+    MemoryPools,
+    Profiler,
+    Stream,
+)
+from dougong.contracts.graph import GraphLevel, GraphRunner, GraphSupport
+from dougong.contracts.hooks import ModelRegistration, StepStats, hookimpl
+from dougong.contracts.kv_cache import (
+    KVBuffer,
+    KVCacheConfig,
+    KVCacheGroup,
+    KVCacheSpec,
+    KVLayout,
+    dtype_bytes,
+)
+from dougong.contracts.layers import LinearMethod, LoRAWrapper, MoEBackend
+from dougong.contracts.platform import Platform
+from dougong.contracts.plugin import Available, DeviceInfo, NotHere, PlatformPlugin, ProbeAnswer
+from dougong.contracts.registration import Mark, Registration, RegistrationKind
+from dougong.contracts.support import Fault, KernelReport, Support
+from dougong.contracts.version import CONTRACT_VERSION
+from dougong.contracts.worker import (
+    GrammarMask,
+    IntermediateTensors,
+    LoadReport,
+    StepHandle,
+    Worker,
+    WorkerContext,
+    WorkerState,
+)
+from dougong.errors import (
+    CommunicatorTimeout,
+    ConfigError,
+    DeviceError,
+    DeviceLost,
+    KernelFault,
+    OutOfDeviceMemory,
+    PeerLost,
+    PluginError,
+    UnsupportedError,
+)
+from dougong.messages.request import SamplingParams
+from dougong.messages.step import (
+    CachedRequestData,
+    ModelRunnerOutput,
+    NewRequestData,
+    SchedulerOutput,
+    TokenLogprobs,
+)
+
+__all__ = [
+    "CONTRACT_VERSION",
+    "AttentionBackend",
+    "AttentionImpl",
+    "AttentionMetadataBuilder",
+    "AttentionPhase",
+    "AttentionRequest",
+    "Available",
+    "CachedRequestData",
+    "Capabilities",
+    "Claims",
+    "CommonAttentionMetadata",
+    "Communicator",
+    "CommunicatorTimeout",
+    "ConfigChange",
+    "ConfigError",
+    "ConfigView",
+    "DeadlinePhase",
+    "DeviceError",
+    "DeviceFacts",
+    "DeviceInfo",
+    "DeviceLost",
+    "DeviceRuntime",
+    "Event",
+    "Fault",
+    "GrammarMask",
+    "GraphLevel",
+    "GraphRunner",
+    "GraphSupport",
+    "GroupKind",
+    "GroupOptions",
+    "IntermediateTensors",
+    "KVBuffer",
+    "KVCacheConfig",
+    "KVCacheGroup",
+    "KVCacheSpec",
+    "KVLayout",
+    "KernelFault",
+    "KernelReport",
+    "LinearMethod",
+    "LoRAWrapper",
+    "LoadReport",
+    "MLAImpl",
+    "Mark",
+    "MemoryInfo",
+    "MemoryPools",
+    "MoEBackend",
+    "ModelRegistration",
+    "ModelRunnerOutput",
+    "NewRequestData",
+    "NotHere",
+    "OutOfDeviceMemory",
+    "PeerLost",
+    "Platform",
+    "PlatformPlugin",
+    "PluginError",
+    "ProbeAnswer",
+    "Profiler",
+    "QuantizationSupport",
+    "Registration",
+    "RegistrationKind",
+    "SamplingParams",
+    "SchedulerOutput",
+    "StepHandle",
+    "StepStats",
+    "Stream",
+    "Support",
+    "TokenLogprobs",
+    "UnsupportedError",
+    "Worker",
+    "WorkerContext",
+    "WorkerState",
+    "dtype_bytes",
+    "hookimpl",
+]

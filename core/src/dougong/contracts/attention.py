@@ -1,0 +1,240 @@
+"""Attention: what is asked, who answers, how K and V are stored, and the call itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from dougong.contracts.graph import GraphSupport
+from dougong.contracts.kv_cache import KVCacheSpec, KVLayout
+from dougong.contracts.support import Support
+
+if TYPE_CHECKING:
+    import torch
+
+
+class AttentionPhase(StrEnum):
+    """Which queries a step holds."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    MIXED = "mixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionRequest:
+    """One kind of attention layer of a model; asked once per kind, while planning.
+
+    Attributes:
+        num_heads: Query heads on this rank.
+        num_kv_heads: KV heads on this rank; divides ``num_heads``.
+        head_dim: Elements per head.
+        dtype: Of queries and output.
+        kv_dtype: Of the stored cache.
+        block_size: Tokens per block; ``None``: the backend may choose.
+        phase: Queries to expect.
+        sliding_window: Tokens a query sees, itself included; ``None``: all.
+        soft_cap: Scores become ``cap * tanh(score / cap)`` before the softmax; ``None``: no cap.
+        has_sinks: A learned logit per head joins the softmax denominator.
+        is_mla: Multi-head latent attention.
+        needs_graph: Will run inside a captured graph.
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: str
+    kv_dtype: str
+    block_size: int | None = None
+    phase: AttentionPhase = AttentionPhase.MIXED
+    sliding_window: int | None = None
+    soft_cap: float | None = None
+    has_sinks: bool = False
+    is_mla: bool = False
+    needs_graph: bool = False
+
+
+@dataclass(slots=True)
+class CommonAttentionMetadata:
+    """One step's lengths and places, on the device and on the host, so that nobody has to sync.
+
+    Valid for the step that made it; buffers are reused afterwards. Rows past ``num_reqs`` and
+    tokens
+    past ``num_tokens`` are padding.
+
+    Attributes:
+        num_reqs: Sequences in the step.
+        num_tokens: Query tokens in the step, without padding.
+        max_query_len: Most query tokens of one sequence.
+        max_seq_len: Longest sequence, computed tokens and this step's together.
+        cu_seqlens_q: int32 ``[num_reqs + 1]`` on the device: query tokens of sequence ``i`` are
+            rows
+            ``cu_seqlens_q[i]`` to ``cu_seqlens_q[i + 1]``.
+        cu_seqlens_q_cpu: The same on the host.
+        seq_lens: int32 ``[num_reqs]`` on the device: tokens with KV after this step's write.
+        seq_lens_cpu: The same on the host.
+        block_table: int32 ``[num_reqs, max_blocks_per_seq]`` on the device. Entries past a
+            sequence's last block are undefined and must not be read.
+        slot_mapping: ``[num_tokens]`` on the device, in the layout's slot dtype. Slot ``s`` is
+            token
+            ``s % block_size`` of block ``s // block_size``; ``-1`` marks padding, never written.
+    """
+
+    num_reqs: int
+    num_tokens: int
+    max_query_len: int
+    max_seq_len: int
+    cu_seqlens_q: torch.Tensor
+    cu_seqlens_q_cpu: torch.Tensor
+    seq_lens: torch.Tensor
+    seq_lens_cpu: torch.Tensor
+    block_table: torch.Tensor
+    slot_mapping: torch.Tensor
+
+
+class AttentionMetadataBuilder(ABC):
+    """Turns `CommonAttentionMetadata` into what the backend's kernels read; one per KV cache group.
+
+    Args:
+        spec: Of the group.
+        layout: As the backend gave it.
+        device: Of the step's tensors.
+    """
+
+    def __init__(self, spec: KVCacheSpec, layout: KVLayout, device: torch.device) -> None:
+        """Keep the arguments; allocate what stays for the engine's life."""
+        self.spec = spec
+        self.layout = layout
+        self.device = device
+
+    @abstractmethod
+    def build(self, common: CommonAttentionMetadata) -> Any:
+        """Metadata for one step, passed unchanged to `AttentionImpl.forward` of every layer.
+
+        Called once per step and group, before the first layer. Must not wait for the device.
+        """
+
+
+class AttentionImpl(ABC):
+    """One attention layer's computation.
+
+    Args:
+        request: What this layer needs; `AttentionBackend.supports` said yes to it.
+        scale: Factor of ``q @ k``.
+    """
+
+    def __init__(self, request: AttentionRequest, scale: float) -> None:
+        """Keep the arguments; called once per layer, when the model is built."""
+        self.request = request
+        self.scale = scale
+
+    @abstractmethod
+    def write_kv(
+        self,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        kv_cache: Sequence[torch.Tensor],
+        slot_mapping: torch.Tensor,
+    ) -> None:
+        """Store this step's keys and values in place. Nobody else writes the cache.
+
+        Args:
+            k: ``[num_tokens, num_kv_heads, head_dim]``; the last axis is contiguous, the first may
+                be a slice of a wider tensor.
+            v: The same for values.
+            kv_cache: This layer's buffers, in the order of `KVLayout.buffers`.
+            slot_mapping: See `CommonAttentionMetadata`; rows of ``-1`` must not be written.
+
+        Ordering: visible to any later ``forward`` on the same stream.
+        """
+
+    @abstractmethod
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        kv_cache: Sequence[torch.Tensor],
+        metadata: Any,
+        out: torch.Tensor,
+    ) -> None:
+        """Causal attention of this step's queries over all KV of their sequences.
+
+        Called after `write_kv` of the same step, so the cache already holds ``k`` and ``v``.
+
+        Args:
+            q: ``[num_tokens, num_heads, head_dim]``, last axis contiguous.
+            k: This step's keys, as given to `write_kv`.
+            v: This step's values.
+            kv_cache: This layer's buffers.
+            metadata: What the builder made for this step.
+            out: ``[num_tokens, num_heads, head_dim]``, same dtype as ``q``; written in place. Rows
+                of
+                padding may be left as they are.
+        """
+
+
+@runtime_checkable
+class MLAImpl(Protocol):
+    """Multi-head latent attention: its own shape of call, for models that have it."""
+
+    def forward(
+        self,
+        q: torch.Tensor,
+        kv_c: torch.Tensor,
+        k_pe: torch.Tensor,
+        kv_cache: Sequence[torch.Tensor],
+        metadata: Any,
+        out: torch.Tensor,
+    ) -> None:
+        """Attention of ``q`` ``[num_tokens, num_heads, nope + rope]`` over the latent cache.
+
+        Args:
+            q: Queries, not yet absorbed.
+            kv_c: ``[num_tokens, kv_lora_rank]``, normalised.
+            k_pe: ``[num_tokens, rope]``, rotated.
+            kv_cache: This layer's buffers.
+            metadata: What the builder made.
+            out: ``[num_tokens, num_heads, v_head_dim]``, written in place.
+        """
+        ...
+
+
+class AttentionBackend(ABC):
+    """One way to do attention. Its name is a namespaced key (``"acme/flash"``).
+
+    All queries are free of side effects and answer the same every time; the module imports without
+    the vendor's runtime.
+    """
+
+    name: str
+
+    @abstractmethod
+    def supports(self, request: AttentionRequest) -> Support:
+        """Whether every layer of this kind runs here, in every phase asked for."""
+
+    @abstractmethod
+    def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
+        """How this backend stores the KV cache of such a layer."""
+
+    @abstractmethod
+    def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
+        """The computation of one layer."""
+
+    @abstractmethod
+    def make_builder(
+        self, spec: KVCacheSpec, layout: KVLayout, device: torch.device
+    ) -> AttentionMetadataBuilder:
+        """The metadata builder of one KV cache group."""
+
+    def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
+        """Device memory beside the cache that a step of ``max_num_tokens`` needs; counted in
+        sizing."""
+        return 0
+
+    def graph_support(self) -> GraphSupport:
+        """What of it may be captured; by default nothing."""
+        return GraphSupport()

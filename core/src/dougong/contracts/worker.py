@@ -1,0 +1,202 @@
+"""The life of one rank, and the step on its hot path."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dougong.contracts.config_view import ConfigView
+from dougong.contracts.kv_cache import KVCacheConfig, KVCacheGroup, KVLayout
+from dougong.contracts.registration import Registration
+from dougong.messages.step import ModelRunnerOutput, SchedulerOutput
+
+if TYPE_CHECKING:
+    import torch
+
+    from dougong.contracts.platform import Platform
+
+
+class WorkerState(StrEnum):
+    """Where a worker stands; each method names the state it needs."""
+
+    CREATED = "created"
+    DEVICE_READY = "device_ready"
+    MODEL_LOADED = "model_loaded"
+    CACHE_READY = "cache_ready"
+    RUNNING = "running"
+    ASLEEP = "asleep"
+    SHUT_DOWN = "shut_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerContext:
+    """All a worker is told when it is made.
+
+    Attributes:
+        platform: This process's instance.
+        config: Final values.
+        model_path: Local folder or file of the checkpoint.
+        registrations: Ops and models of the core and of the loaded plugins, in load order.
+        rank: Global rank.
+        local_rank: Rank on this machine.
+        device_index: Device of this rank, within the platform.
+    """
+
+    platform: Platform
+    config: ConfigView
+    model_path: str
+    registrations: tuple[Registration, ...] = ()
+    rank: int = 0
+    local_rank: int = 0
+    device_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarMask:
+    """Tokens allowed by a grammar, for the requests that have one.
+
+    Attributes:
+        req_ids: Requests, in row order.
+        bitmask: int32 ``[len(req_ids), ceil(vocab_size / 32)]`` on the host; a set bit allows.
+    """
+
+    req_ids: Sequence[str]
+    bitmask: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateTensors:
+    """What one pipeline stage hands to the next; keys are the model's own."""
+
+    tensors: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What loading did.
+
+    Attributes:
+        weight_bytes: Bytes of the parameters on the device.
+        seconds: Time taken.
+        attention_backends: Backend name → number of layers.
+        implementations: Op → implementation → how many times bound.
+        notes: Fallbacks and oddities, one sentence each, as the operator reads them.
+    """
+
+    weight_bytes: int
+    seconds: float
+    attention_backends: Mapping[str, int] = field(default_factory=dict)
+    implementations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class StepHandle(Protocol):
+    """A step in flight. It owns its host buffers until its event completes."""
+
+    def result(self, timeout_s: float | None = None) -> ModelRunnerOutput:
+        """Wait for the step.
+
+        Raises:
+            DeviceError: Classified, with device, rank and step.
+            TimeoutError: ``timeout_s`` passed; the step goes on.
+        """
+        ...
+
+
+class Worker(ABC):
+    """One rank's device side: obeys, never chooses a policy.
+
+    Order of calls: `init_device` → `load_model` → `get_kv_cache_groups` →
+    `determine_available_memory` → `initialize_kv_cache` → `warm_up` → steps → `shutdown`. Every
+    method may raise a `DeviceError`. ``dougong.reference.ReferenceWorker`` implements all of it for
+    any torch device; a vendor overrides parts.
+
+    Args:
+        context: What to run and where.
+    """
+
+    def __init__(self, context: WorkerContext) -> None:
+        """Keep ``context``; touch no device."""
+        self.context = context
+        self.state = WorkerState.CREATED
+
+    @abstractmethod
+    def init_device(self) -> None:
+        """Open the device and import kernels. ``CREATED`` → ``DEVICE_READY``."""
+
+    @abstractmethod
+    def load_model(self) -> LoadReport:
+        """Build the model, bind its ops, read its weights. ``DEVICE_READY`` → ``MODEL_LOADED``."""
+
+    @abstractmethod
+    def get_kv_cache_groups(self) -> tuple[tuple[KVCacheGroup, KVLayout], ...]:
+        """Groups of attention layers and the layout their backend chose. Needs ``MODEL_LOADED``."""
+
+    @abstractmethod
+    def determine_available_memory(self) -> int:
+        """Bytes the KV cache may take: the limit less weights, workspace and the peak of a step.
+
+        Runs a step of the largest size to see its peak. Needs ``MODEL_LOADED``.
+        """
+
+    @abstractmethod
+    def initialize_kv_cache(self, config: KVCacheConfig) -> None:
+        """Allocate the cache. ``MODEL_LOADED`` → ``CACHE_READY``."""
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Run and capture what the first requests need. ``CACHE_READY`` → ``RUNNING``."""
+
+    @abstractmethod
+    def submit(
+        self, step: SchedulerOutput, intermediate: IntermediateTensors | None = None
+    ) -> StepHandle:
+        """Enqueue one step's forward; returns before the device has finished where it can.
+
+        At most ``Claims.max_steps_in_flight`` handles may be open.
+        """
+
+    @abstractmethod
+    def sample(self, handle: StepHandle, grammar: GrammarMask | None = None) -> StepHandle:
+        """Enqueue the choice of tokens for a submitted step; `StepHandle.result` then has them."""
+
+    def execute_model(
+        self, step: SchedulerOutput, grammar: GrammarMask | None = None
+    ) -> ModelRunnerOutput:
+        """The blocking form: submit, sample, wait."""
+        return self.sample(self.submit(step), grammar).result()
+
+    @abstractmethod
+    def execute_dummy_batch(self) -> None:
+        """Take part in this step's collectives without a request of one's own."""
+
+    @abstractmethod
+    def health(self) -> None:
+        """Return if the device answers.
+
+        Raises:
+            DeviceError: It does not.
+        """
+
+    @abstractmethod
+    def sleep(self, level: int = 1) -> None:
+        """Give device memory back: 1 keeps weights on the host, 2 drops them. → ``ASLEEP``."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Undo `sleep`; the KV cache comes back empty. ``ASLEEP`` → ``RUNNING``."""
+
+    @abstractmethod
+    def profile(self, is_start: bool, folder: str) -> None:
+        """Start or stop recording a profile into ``folder``."""
+
+    @abstractmethod
+    def shutdown(self) -> None:
+        """Free everything; callable in any state, twice. → ``SHUT_DOWN``."""
+
+    def collect(self) -> Mapping[str, Any]:
+        """Numbers for the status output, by name; cheap, never waits for the device."""
+        return {}
