@@ -1,0 +1,205 @@
+"""Checkpoints of a Hugging Face hub, through ``huggingface_hub`` and its shared cache."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dougong import envs
+from dougong.checkpoint.completeness import read_index
+from dougong.checkpoint.demo import DEMO
+from dougong.checkpoint.files import CheckpointFiles
+from dougong.checkpoint.local import INDEX, choose_safetensors, group_gguf, local_files
+from dougong.checkpoint.progress import is_shown
+from dougong.errors import CheckpointError
+from dougong.log import get_logger
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_logger = get_logger(__name__)
+_COMPANIONS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+_PUBLIC_HUB = "https://huggingface.co"
+
+
+def hub_files(
+    repo: str, selector: str | None, *, revision: str | None, progress: bool | None
+) -> CheckpointFiles:
+    """Fetch what is needed of a repository: config, tokenizer, and one set of weights.
+
+    Without a network, what an earlier call fetched is used, with a note in the log.
+
+    Args:
+        repo: ``org/repo``.
+        selector: File name or tag (``Q4_K_M``) of one GGUF; ``None``: the safetensors, or the only
+            GGUF.
+        revision: Branch, tag or commit; ``None``: the default branch.
+        progress: See `resolve_reference`.
+
+    Raises:
+        CheckpointError: No such repository, revision or file; no access; no network.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    api = HfApi(endpoint=envs.hf_endpoint())
+    try:
+        info = api.model_info(repo, revision=revision)
+        names = [sibling.rfilename for sibling in info.siblings or ()]
+        chosen = _choose(repo, names, selector)
+        folder = _fetch(api, repo, revision, chosen, progress)
+        if chosen == [INDEX]:
+            shards = sorted(set(read_index(folder / INDEX).values()))
+            folder = _fetch(api, repo, folder.name, shards, progress)
+    except CheckpointError:
+        raise
+    except GatedRepoError as exc:
+        raise CheckpointError(
+            f"{repo} asks every user to accept its terms first. Accept them on {_page(repo)}, then "
+            "log in with `hf auth login` or set HF_TOKEN."
+        ) from exc
+    except RevisionNotFoundError as exc:
+        raise CheckpointError(
+            f"{repo} has no revision {revision!r}. See {_page(repo)}/tree/main for its branches "
+            "and tags, or leave the revision out."
+        ) from exc
+    except (RepositoryNotFoundError, HFValidationError) as exc:
+        raise CheckpointError(_not_found(api, repo)) from exc
+    except Exception as exc:  # noqa: BLE001 - transport errors of a third-party stack; kept as cause
+        folder = _cached_folder(repo, revision, exc)
+        chosen = _choose(repo, _relative_names(folder), selector)
+    return _local(repo, selector, folder, chosen)
+
+
+def _local(repo: str, selector: str | None, folder: Path, chosen: Sequence[str]) -> CheckpointFiles:
+    reference = f"{repo}:{selector}" if selector else repo
+    path = folder / chosen[0] if chosen[0].endswith(".gguf") else folder
+    return local_files(reference, path, revision=folder.name)
+
+
+def _choose(repo: str, names: Sequence[str], selector: str | None) -> list[str]:
+    """Weight files to fetch, relative to the repository's root."""
+    models = group_gguf(names)
+    if selector is not None:
+        return _choose_gguf(repo, models, selector)
+    if chosen := choose_safetensors([name for name in names if "/" not in name]):
+        return chosen
+    if len(models) == 1:
+        return models[0]
+    if models:
+        raise CheckpointError(
+            f"{repo} holds several GGUF models. Choose one, as in {repo}:{_shortest_tag(models)}; "
+            f"there are: {', '.join(model[0] for model in models)}."
+        )
+    raise CheckpointError(
+        f"{repo} holds neither safetensors nor GGUF files, so there are no weights to read. "
+        "Look for a repository of the same model that does."
+    )
+
+
+def _choose_gguf(repo: str, models: Sequence[list[str]], selector: str) -> list[str]:
+    tag = re.compile(rf"(^|[-_./]){re.escape(selector)}($|[-_./])", re.IGNORECASE)
+    exact = [model for model in models if selector in model]
+    matching = exact or [model for model in models if tag.search(model[0])]
+    if len(matching) == 1:
+        return matching[0]
+    listed = ", ".join(model[0] for model in (matching or models)) or "none"
+    problem = "several GGUF models match" if matching else "no GGUF model matches"
+    raise CheckpointError(f"{problem} {selector!r} in {repo}. Name one of: {listed}.")
+
+
+def _shortest_tag(models: Sequence[list[str]]) -> str:
+    return min((model[0] for model in models), key=len)
+
+
+def _fetch(
+    api: HfApi, repo: str, revision: str | None, weights: Sequence[str], progress: bool | None
+) -> Path:
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class Bar(tqdm):
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            hidden = {**kwargs, "disable": not is_shown(progress)}
+            super().__init__(*args, **hidden)  # type: ignore[no-untyped-call] # not annotated there
+
+    alone = all(name.endswith(".gguf") for name in weights)
+    wanted = [*weights] if alone else [*weights, *_COMPANIONS]
+    folder = api.snapshot_download(
+        repo,
+        revision=revision,
+        allow_patterns=[_literally(name) for name in wanted],
+        tqdm_class=Bar,
+    )
+    return Path(str(folder))
+
+
+def _literally(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+def _cached_folder(repo: str, revision: str | None, cause: Exception) -> Path:
+    """The snapshot an earlier run left in the cache.
+
+    Raises:
+        CheckpointError: There is none; says what to do without a network.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = snapshot_download(
+            repo, revision=revision, allow_patterns=["config.json"], local_files_only=True
+        )
+    except (LocalEntryNotFoundError, ValueError) as exc:
+        endpoint = envs.hf_endpoint() or _PUBLIC_HUB
+        raise CheckpointError(
+            f"{repo} could not be fetched from {endpoint} ({type(cause).__name__}: {cause}), and "
+            "this machine has no copy of it. Without a network: fetch it elsewhere and name its "
+            "folder or .gguf file; or set HF_ENDPOINT to a mirror that can be reached; 'demo' "
+            "comes from the Python package index instead."
+        ) from cause if isinstance(exc, LocalEntryNotFoundError) else exc
+    _logger.warning(
+        "hub not reached (%s); using the copy of %s fetched earlier", type(cause).__name__, repo
+    )
+    return Path(folder)
+
+
+def _relative_names(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+
+
+def _not_found(api: HfApi, repo: str) -> str:
+    org, _, name = repo.rpartition("/")
+    try:
+        known = [model.id for model in api.list_models(search=name, limit=50)]
+        known += [model.id for model in api.list_models(author=org, limit=200)] if org else []
+    except Exception:  # noqa: BLE001 - a suggestion is a courtesy; its failure changes nothing
+        known = []
+    nearest = difflib.get_close_matches(repo, [*known, DEMO], n=1)
+    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    return (
+        f"There is no model {repo!r} on {envs.hf_endpoint() or _PUBLIC_HUB}, or no access to it "
+        f"(private models need `hf auth login` or HF_TOKEN), and no folder or file of that name "
+        f"here.{hint}"
+    )
+
+
+def _page(repo: str) -> str:
+    return f"{envs.hf_endpoint() or _PUBLIC_HUB}/{repo}"
