@@ -1,0 +1,88 @@
+"""How much of the device's memory the engine may take, and which limit counted."""
+
+from __future__ import annotations
+
+from dougong.config.decision import CORE
+from dougong.config.engine import MemoryConfig
+from dougong.config.model import ModelConfig
+from dougong.config.wishes import Wishes
+from dougong.contracts.capabilities import DeviceFacts
+
+OWN_MEMORY_SHARE = 0.9
+HOST_MEMORY_SHARE = 0.5
+GIB = 1024**3
+
+
+def resolve_memory(wishes: Wishes, facts: DeviceFacts) -> MemoryConfig:
+    """The limit that counts and the share of it the engine may use.
+
+    Unset, the share is `OWN_MEMORY_SHARE` on a device with memory of its own, `HOST_MEMORY_SHARE`
+    where the memory is the host's and other programs live in it too, and all of it where the user
+    gave the KV cache a size: that size is then held against the limit alone, whatever share the
+    platform prefers.
+    """
+    has_size = any(wishes.is_explicit(name) for name in ("kv_cache_memory_bytes", "num_kv_blocks"))
+    if has_size and not wishes.is_explicit("device_memory_utilization"):
+        wishes.asked.pop("device_memory_utilization", None)
+    if has_size:
+        share, why = 1.0, "the KV cache has an explicit size, held against the whole limit"
+    elif facts.is_integrated:
+        share, why = HOST_MEMORY_SHARE, "the memory is the host's; the rest is left to the system"
+    else:
+        share, why = OWN_MEMORY_SHARE, "the rest is left to the driver and to fragmentation"
+    utilization = float(wishes.settle_or("device_memory_utilization", share, CORE, why))
+    if not 0 < utilization <= 1:
+        wishes.refuse(
+            f"device_memory_utilization={utilization} must be above 0 and at most 1 "
+            "(0.9: nine tenths of the limit)."
+        )
+    memory = MemoryConfig(
+        machine_bytes=facts.memory_total_bytes,
+        quota_bytes=facts.memory_quota_bytes,
+        quota_source=facts.memory_quota_source,
+        utilization=utilization,
+        free_bytes=None if has_size else facts.memory_free_bytes or None,
+    )
+    wishes.settle("memory_limit", memory.limit_bytes, CORE, describe_limit(memory))
+    return memory
+
+
+def check_kv_fits(
+    wishes: Wishes, memory: MemoryConfig, model: ModelConfig, *, weight_bytes: int, kv_bytes: int
+) -> None:
+    """Refuse weights, or weights and an explicit KV cache, above the budget; with the numbers.
+
+    Args:
+        wishes: Refusals are noted there.
+        memory: The budget.
+        model: For its name.
+        weight_bytes: Of the loaded parameters.
+        kv_bytes: Explicit size of the KV cache; 0: automatic.
+    """
+    budget = memory.budget_bytes
+    of_limit = f"{memory.utilization:g} of {describe_limit(memory)}"
+    if weight_bytes >= budget:
+        wishes.refuse(
+            f"The weights of {model.reference} take {_gib(weight_bytes)}, and {_gib(budget)} may "
+            f"be used ({of_limit}). Use a narrower dtype, a smaller model, or free memory."
+        )
+    elif weight_bytes + kv_bytes > budget:
+        wishes.refuse(
+            f"A KV cache of {_gib(kv_bytes)} was asked for; with {_gib(weight_bytes)} of weights "
+            f"that is {_gib(weight_bytes + kv_bytes)}, and {_gib(budget)} may be used "
+            f"({of_limit}). Ask for at most {_gib(budget - weight_bytes)}, or leave the size unset."
+        )
+
+
+def describe_limit(memory: MemoryConfig) -> str:
+    """The machine's memory, the quota, and which of them counts."""
+    machine = f"machine memory {_gib(memory.machine_bytes)}"
+    if memory.quota_bytes is None:
+        return f"{machine}, no quota: the machine memory counts"
+    source = f" ({memory.quota_source})" if memory.quota_source else ""
+    counts = "the quota" if memory.quota_bytes < memory.machine_bytes else "the machine memory"
+    return f"{machine}, quota {_gib(memory.quota_bytes)}{source}: {counts} counts"
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / GIB:.2f} GiB"

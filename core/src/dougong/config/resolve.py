@@ -1,0 +1,214 @@
+"""From wishes, model, capabilities and a platform's proposals to one configuration and its reasons.
+
+Pure: the same arguments give the same answer. Explicit values are obeyed or refused; every problem
+found is in the one error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dougong.config.args import EngineArgs
+from dougong.config.decision import CHECKPOINT, CORE, Decision, platform_author
+from dougong.config.dtypes import resolve_dtype, resolve_kv_dtype
+from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan
+from dougong.config.memory import check_kv_fits, resolve_memory
+from dougong.config.model import ModelConfig
+from dougong.config.scheduler import SchedulerConfig
+from dougong.config.step_size import (
+    StepNumbers,
+    choose_max_num_batched_tokens,
+    choose_max_num_seqs,
+)
+from dougong.config.wishes import Wishes
+from dougong.contracts.capabilities import Capabilities
+from dougong.contracts.config_view import ConfigChange, ConfigView
+from dougong.contracts.kv_cache import dtype_bytes
+from dougong.errors import ConfigError
+
+_AT_LEAST = {
+    "max_model_len": 2, "block_size": 1, "kv_cache_memory_bytes": 1, "num_kv_blocks": 1,
+    "max_num_seqs": 1, "max_num_batched_tokens": 1, "long_prefill_token_threshold": 1, "seed": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A configuration and how it came about.
+
+    Attributes:
+        config: Every value settled but the number of KV blocks.
+        decisions: One per option, in the order they were taken.
+    """
+
+    config: EngineConfig
+    decisions: tuple[Decision, ...]
+
+
+def view_of_wishes(args: EngineArgs, model: ModelConfig) -> ConfigView:
+    """What a platform is shown before anything is decided: unset values are ``None``."""
+    return ConfigView(
+        model=args.model,
+        architecture=model.architecture,
+        hf_config=model.hf_config,
+        dtype=None if args.dtype == "auto" else args.dtype,
+        kv_cache_dtype=None if args.kv_cache_dtype == "auto" else args.kv_cache_dtype,
+        max_model_len=args.max_model_len,
+        block_size=args.block_size,
+        num_kv_blocks=args.num_kv_blocks,
+        max_num_seqs=args.max_num_seqs,
+        max_num_batched_tokens=args.max_num_batched_tokens,
+        enable_prefix_caching=args.enable_prefix_caching,
+        attention_backend=args.attention_backend,
+        enforce_eager=args.enforce_eager,
+        device_memory_utilization=args.device_memory_utilization,
+        seed=args.seed or 0,
+        explicit=args.explicit,
+    )
+
+
+def resolve(
+    args: EngineArgs,
+    model: ModelConfig,
+    capabilities: Capabilities,
+    *,
+    platform: str,
+    changes: Sequence[ConfigChange] = (),
+) -> Resolution:
+    """Settle every value.
+
+    Args:
+        args: The user's wishes.
+        model: As the checkpoint describes it.
+        capabilities: Of the device that will run it.
+        platform: Name of the chosen platform.
+        changes: What the platform proposes, from `Platform.check_and_update_config`.
+
+    Raises:
+        ConfigError: Something cannot work; all problems together.
+        PluginError: A proposal is malformed.
+    """
+    wishes = Wishes.of_user(args)
+    wishes.apply_changes(platform, changes)
+    _check_ranges(wishes)
+    if wishes.problems:  # the rules below count with these values
+        raise ConfigError("The configuration cannot work:", tuple(wishes.problems))
+    claims = capabilities.claims
+    dtype = resolve_dtype(wishes, model.dtype, claims, platform)
+    kv_dtype = resolve_kv_dtype(wishes, dtype, claims, platform)
+    _check_head_size(wishes, model, capabilities)
+    compute = ComputeConfig(
+        dtype=dtype,
+        attention_backend=wishes.settle_or("attention_backend", None, CORE, "the first that fits"),
+        enforce_eager=wishes.settle_or("enforce_eager", False, CORE, "default"),
+        seed=wishes.settle_or("seed", 0, CORE, "default"),
+    )
+    memory = resolve_memory(wishes, capabilities.facts)
+    kv_cache = _resolve_kv_cache(wishes, kv_dtype, capabilities, platform)
+    kv_token_bytes = model.kv_bytes_per_token(dtype_bytes(kv_dtype))
+    weight_bytes = model.weight_bytes(dtype_bytes(dtype))
+    kv_bytes = kv_cache.asked_bytes or 0
+    if kv_cache.asked_blocks is not None:
+        kv_bytes = kv_cache.asked_blocks * kv_cache.block_size * kv_token_bytes
+    check_kv_fits(wishes, memory, model, weight_bytes=weight_bytes, kv_bytes=kv_bytes)
+    max_model_len = _resolve_max_model_len(wishes, model)
+    numbers = StepNumbers(
+        free_bytes=max(0, memory.budget_bytes - weight_bytes),
+        element_bytes=dtype_bytes(dtype),
+        kv_bytes_per_token=kv_token_bytes,
+        max_model_len=max_model_len,
+        compute_rate=claims.compute_rate.get(dtype),
+        memory_bandwidth=capabilities.facts.memory_bandwidth or claims.memory_bandwidth,
+    )
+    scheduler = _resolve_scheduler(wishes, model, numbers)
+    if wishes.problems or scheduler is None:
+        raise ConfigError("The configuration cannot work:", tuple(wishes.problems))
+    config = EngineConfig(
+        model=model,
+        compute=compute,
+        memory=memory,
+        kv_cache=kv_cache,
+        scheduler=scheduler,
+        explicit=args.explicit,
+    )
+    return Resolution(config, tuple(wishes.decisions))
+
+
+def _check_ranges(wishes: Wishes) -> None:
+    for name, least in _AT_LEAST.items():
+        value = wishes.get(name, int)
+        if value is not None and value < least:
+            wishes.refuse(f"{name}={value} must be at least {least}.")
+    if "num_kv_blocks" in wishes.asked and "kv_cache_memory_bytes" in wishes.asked:
+        wishes.refuse("num_kv_blocks and kv_cache_memory_bytes give the same size twice; set one.")
+
+
+def _check_head_size(wishes: Wishes, model: ModelConfig, capabilities: Capabilities) -> None:
+    most = capabilities.claims.max_head_size
+    if most is not None and model.head_dim > most:
+        wishes.refuse(
+            f"{model.reference} has heads of {model.head_dim} elements, and attention on this "
+            f"device takes at most {most}. Choose another platform."
+        )
+
+
+def _resolve_kv_cache(
+    wishes: Wishes, kv_dtype: str, capabilities: Capabilities, platform: str
+) -> KVCachePlan:
+    sizes = capabilities.claims.kv_block_sizes
+    block_size = wishes.settle_or(
+        "block_size", sizes[0], platform_author(platform), "preferred by this device"
+    )
+    if block_size not in sizes:
+        wishes.refuse(
+            f"block_size={block_size} is not supported by platform {platform} on this device, "
+            f"which takes {_listed(sizes)}. Use one of those, or leave block_size unset."
+        )
+    return KVCachePlan(
+        dtype=kv_dtype,
+        block_size=block_size,
+        enable_prefix_caching=wishes.settle_or("enable_prefix_caching", True, CORE, "default"),
+        asked_blocks=wishes.get("num_kv_blocks", int),
+        asked_bytes=wishes.get("kv_cache_memory_bytes", int),
+    )
+
+
+def _resolve_max_model_len(wishes: Wishes, model: ModelConfig) -> int:
+    most = model.max_position
+    value = wishes.settle_or("max_model_len", most, CHECKPOINT, model.max_position_reason)
+    if value > most:
+        wishes.refuse(
+            f"max_model_len={value} is more than {model.reference} can read: {most} tokens, from "
+            f"{model.max_position_reason}. Ask for at most {most}, or leave it unset."
+        )
+    return value
+
+
+def _resolve_scheduler(
+    wishes: Wishes, model: ModelConfig, numbers: StepNumbers
+) -> SchedulerConfig | None:
+    seqs, seqs_reason = choose_max_num_seqs(numbers, model)
+    asked_tokens = wishes.get("max_num_batched_tokens", int)
+    if asked_tokens is not None and asked_tokens < seqs:
+        seqs, seqs_reason = asked_tokens, "no more than max_num_batched_tokens"
+    max_num_seqs = wishes.settle_or("max_num_seqs", seqs, CORE, seqs_reason)
+    tokens, tokens_reason = choose_max_num_batched_tokens(numbers, model, max_num_seqs)
+    max_tokens = wishes.settle_or("max_num_batched_tokens", tokens, CORE, tokens_reason)
+    try:
+        return SchedulerConfig(
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_tokens,
+            max_model_len=numbers.max_model_len,
+            policy=wishes.settle_or("scheduling_policy", "fcfs", CORE, "default"),
+            long_prefill_token_threshold=wishes.settle_or(
+                "long_prefill_token_threshold", None, CORE, "a prompt may fill a step"
+            ),
+        )
+    except ConfigError as exc:
+        wishes.problems.extend(exc.problems or (str(exc),))
+        return None
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
