@@ -1,0 +1,37 @@
+"""Who is installed, who is chosen, and the chosen one made ready. Imports no plugin by itself.
+
+`open_platform` does all of it; `discover`, `select_platform` and `load_platform` are its steps.
+"""
+
+from __future__ import annotations
+
+from dougong.platforms.discovery import discover
+from dougong.platforms.examination import examine_rest
+from dougong.platforms.facts import read_capabilities
+from dougong.platforms.hooks import PluginHooks
+from dougong.platforms.loading import LoadedPlatform, load_class, load_platform
+from dougong.platforms.opening import open_platform
+from dougong.platforms.probing import ProbeCache
+from dougong.platforms.process_check import Handover, hand_over, join_parent
+from dougong.platforms.selection import Selection, select_platform
+from dougong.platforms.table import PluginRow, PluginTable, Verdict
+
+__all__ = [
+    "Handover",
+    "LoadedPlatform",
+    "PluginHooks",
+    "PluginRow",
+    "PluginTable",
+    "ProbeCache",
+    "Selection",
+    "Verdict",
+    "discover",
+    "examine_rest",
+    "hand_over",
+    "join_parent",
+    "load_class",
+    "load_platform",
+    "open_platform",
+    "read_capabilities",
+    "select_platform",
+]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dougong.platforms.short_lived import ChildFailed, ask_child
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "asked_child.py"
+
+
+def _answers_with(expression: str) -> str:
+    return (
+        "import os, sys, time\nfrom dougong.platforms.short_lived import answer_parent\n"
+        f"answer_parent(lambda question: {expression})\n"
+    )
+
+
+def test_a_question_is_answered_whatever_is_printed(child: Path) -> None:
+    child.write_text("print('noise')\n" + _answers_with("question['x'] + [2]"))
+    assert ask_child("asked_child", {"x": [1]}, 60.0) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("os._exit(7)", "code 7"),
+        ("os.kill(os.getpid(), 9)", "code -9"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_child_that_ends_itself_is_told(child: Path, expression: str, told: str) -> None:
+    child.write_text(_answers_with(expression))
+    with pytest.raises(ChildFailed, match=told):
+        ask_child("asked_child", None, 60.0)
+
+
+def test_a_child_that_hangs_is_ended(child: Path) -> None:
+    child.write_text(_answers_with("time.sleep(600)"))
+    with pytest.raises(ChildFailed, match="no answer within 1 s"):
+        ask_child("asked_child", None, 1.0)
