@@ -1,0 +1,8 @@
+"""Attention as models call it, and the choice of who computes it."""
+
+from __future__ import annotations
+
+from dougong.attention.choice import AttentionChoice, choose_backend
+from dougong.attention.layer import Attention, AttentionStep
+
+__all__ = ["Attention", "AttentionChoice", "AttentionStep", "choose_backend"]

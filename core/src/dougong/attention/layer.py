@@ -1,0 +1,97 @@
+"""The attention layer that models call; its backend and its cache are bound by the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from dougong.contracts import AttentionImpl, AttentionRequest
+
+
+@dataclass(slots=True)
+class AttentionStep:
+    """One step, per KV cache group; made once and passed to every layer.
+
+    Attributes:
+        metadata: What each group's builder made.
+        slot_mappings: Where each group's new tokens go.
+    """
+
+    metadata: Sequence[Any]
+    slot_mappings: Sequence[torch.Tensor]
+
+
+class Attention(nn.Module):
+    """Causal attention of one layer over the paged cache.
+
+    Call: ``(q, k, v, step)`` with ``q`` ``[num_tokens, num_heads, head_dim]``, ``k`` and ``v``
+    ``[num_tokens, num_kv_heads, head_dim]`` → ``[num_tokens, num_heads * head_dim]``.
+
+    Args:
+        layer_index: Position among the model's attention layers.
+        num_heads: Query heads on this rank.
+        num_kv_heads: KV heads on this rank.
+        head_dim: Elements per head.
+        scale: Factor of ``q @ k``.
+        sliding_window: Tokens a query sees, itself included; ``None``: all.
+        soft_cap: Cap on scores; ``None``: none.
+    """
+
+    def __init__(
+        self,
+        layer_index: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        sliding_window: int | None = None,
+        soft_cap: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.layer_index = layer_index
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = head_dim
+        self.scale = scale
+        self.sliding_window = sliding_window
+        self.soft_cap = soft_cap
+        self.group_index = 0
+        self.kv_cache: Sequence[torch.Tensor] = ()
+        self._impl: AttentionImpl | None = None
+
+    def request(self, dtype: str, kv_dtype: str, block_size: int | None) -> AttentionRequest:
+        """What this layer asks of a backend."""
+        return AttentionRequest(
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            head_dim=self.head_dim,
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            block_size=block_size,
+            sliding_window=self.sliding_window,
+            soft_cap=self.soft_cap,
+        )
+
+    def bind_backend(self, impl: AttentionImpl) -> None:
+        """Compute with ``impl`` from now on."""
+        self._impl = impl
+
+    def bind_cache(self, group_index: int, kv_cache: Sequence[torch.Tensor]) -> None:
+        """Use these buffers, and this group's metadata, from now on."""
+        self.group_index = group_index
+        self.kv_cache = kv_cache
+
+    def __call__(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, step: AttentionStep
+    ) -> torch.Tensor:
+        """Write this step's keys and values, then attend. Hooks of ``nn.Module`` are not run."""
+        impl, group = self._impl, self.group_index
+        assert impl is not None, "the worker binds a backend before the first step"
+        impl.write_kv(k, v, self.kv_cache, step.slot_mappings[group])
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        impl.forward(q, k, v, self.kv_cache, step.metadata[group], out)
+        return out.view(out.shape[0], -1)

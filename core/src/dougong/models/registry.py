@@ -1,0 +1,198 @@
+"""Architecture name → model class: what the core brings and what plugins add, one per engine."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import cast
+
+from torch import nn
+
+from dougong.contracts import Registration, RegistrationKind
+from dougong.errors import ConfigError, ContractError, PluginError
+from dougong.log import get_logger
+from dougong.models.causal_lm import CausalLM
+
+_logger = get_logger(__name__)
+
+_CORE = "dougong"
+_BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "LlamaForCausalLM": "dougong.models.llama:LlamaForCausalLM",
+        "MistralForCausalLM": "dougong.models.mistral:MistralForCausalLM",
+    }
+)
+_BUILT_IN_ALIASES: Mapping[str, str] = MappingProxyType(
+    {"LLaMAForCausalLM": "LlamaForCausalLM"}  # as the first Llama conversions spelt it
+)
+_CALLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "__init__": ("hf_config", "dtype", "max_model_len"),
+        "forward": ("token_ids", "positions", "step"),
+        "compute_logits": ("hidden",),
+        "weight_targets": (),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Who serves an architecture: a class, or the place of one, or another architecture."""
+
+    target: str | type[CausalLM] | None
+    alias_of: str | None
+    plugin: str | None
+    origin: str
+
+    def __str__(self) -> str:
+        if self.alias_of is not None:
+            return f"the same as {self.alias_of}"
+        if isinstance(self.target, type):
+            return f"{self.target.__module__}:{self.target.__qualname__}"
+        return str(self.target)
+
+
+class ModelRegistry:
+    """Architectures an engine can build. Classes are imported when they are asked for.
+
+    Args:
+        registrations: Of plugins; kinds other than `RegistrationKind.MODEL` are left alone. A name
+            the core has is overridden, another one added; each is logged.
+
+    Raises:
+        PluginError: Two plugins claim one architecture with different classes (naming both), or a
+            registration has neither a class nor an architecture it equals.
+    """
+
+    def __init__(self, registrations: Iterable[Registration] = ()) -> None:
+        self._entries = {
+            name: _Entry(place, None, None, _CORE) for name, place in _BUILT_IN.items()
+        }
+        self._entries |= {
+            name: _Entry(None, other, None, _CORE) for name, other in _BUILT_IN_ALIASES.items()
+        }
+        for registration in registrations:
+            if registration.mark.kind is RegistrationKind.MODEL:
+                self._add(registration)
+
+    def names(self) -> tuple[str, ...]:
+        """Every architecture known, aliases included, sorted."""
+        return tuple(sorted(self._entries))
+
+    def resolve(self, architectures: Sequence[str]) -> type[CausalLM]:
+        """The class of the first architecture that is known.
+
+        Args:
+            architectures: As the checkpoint names them; usually one.
+
+        Raises:
+            ConfigError: None is known; the message lists those that are, the nearest first.
+            PluginError: A plugin's class cannot be imported or is no model.
+        """
+        for name in architectures:
+            if name in self._entries:
+                return self._load(name)
+        raise ConfigError(self._unknown(architectures))
+
+    def _add(self, registration: Registration) -> None:
+        name = registration.mark.key
+        alias_of = registration.mark.details
+        target = None if alias_of is not None else registration.target
+        entry = _Entry(target, alias_of, registration.plugin, registration.distribution)
+        if target is None and alias_of is None:
+            raise PluginError(
+                f"{registration.distribution} registers the architecture {name!r} with neither a "
+                "class nor an alias; give it a target or alias_of.",
+                plugin=registration.plugin,
+            )
+        earlier = self._entries.get(name)
+        if earlier is not None and earlier.plugin is not None:
+            if (earlier.target, earlier.alias_of) == (entry.target, entry.alias_of):
+                return
+            raise PluginError(
+                f"the architecture {name!r} is registered by {earlier.origin} ({earlier}) and by "
+                f"{entry.origin} ({entry}); uninstall one of the two, or leave its plugin out with "
+                "DOUGONG_PLUGINS.",
+                plugin=registration.plugin,
+            )
+        verb = "adds" if earlier is None else "overrides the core's"
+        _logger.info("%s %s architecture %s: %s", entry.origin, verb, name, entry)
+        self._entries[name] = entry
+
+    def _load(self, name: str) -> type[CausalLM]:
+        entry = self._follow(name)
+        place = entry.target
+        found = _import(place, entry) if isinstance(place, str) else place
+        problems = _problems(found)
+        if problems:
+            raise ContractError(
+                f"{entry.origin}'s model {entry}", tuple(problems), plugin=entry.plugin
+            )
+        return cast("type[CausalLM]", found)
+
+    def _follow(self, name: str) -> _Entry:
+        path = [name]
+        entry = self._entries[name]
+        while (other := entry.alias_of) is not None:
+            if other not in self._entries or other in path:
+                why = "is unknown" if other not in path else "leads back to it"
+                raise PluginError(
+                    f"{entry.origin} says that {path[-1]!r} is the same as {other!r}, which {why}; "
+                    f"known: {', '.join(self.names())}",
+                    plugin=entry.plugin,
+                )
+            path.append(other)
+            entry = self._entries[other]
+        return entry
+
+    def _unknown(self, architectures: Sequence[str]) -> str:
+        if not architectures:
+            return (
+                "The checkpoint names no architecture, so the model is unknown. Its config.json "
+                f"needs 'architectures' with one of: {', '.join(self.names())}"
+            )
+        asked = architectures[0]
+        by_case = {name.casefold(): name for name in self.names()}
+        nearest = difflib.get_close_matches(asked.casefold(), by_case, n=1, cutoff=0.0)
+        hint = f" The nearest is {by_case[nearest[0]]}." if nearest else ""
+        return (
+            f"The architecture {', '.join(architectures)} is not known.{hint} Known: "
+            f"{', '.join(self.names())}. Choose a model of one of these, or install a plugin that "
+            "brings the architecture."
+        )
+
+
+def _import(place: str, entry: _Entry) -> object:
+    module, _, attribute = place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as exc:  # a plugin's module may raise anything; the reason is shown
+        raise PluginError(
+            f"{entry.origin}'s model {place!r} cannot be imported: {type(exc).__name__}: {exc}",
+            plugin=entry.plugin,
+        ) from exc
+
+
+def _problems(found: object) -> list[str]:
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        return [f"it is {found!r}, not a torch.nn.Module class"]
+    problems = []
+    for method, arguments in _CALLS.items():
+        own = getattr(found, method, None)
+        if own is None or own is getattr(nn.Module, method, None):
+            problems.append(f"it has no method {method}({', '.join(arguments)})")
+        elif not _takes(own, len(arguments)):
+            problems.append(f"{method} does not take ({', '.join(arguments)})")
+    return problems
+
+
+def _takes(method: Callable[..., object], num_arguments: int) -> bool:
+    try:
+        inspect.signature(method).bind(*[None] * (num_arguments + 1))  # and self
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,32 @@
+"""The op catalogue: every key and its class."""
+
+from __future__ import annotations
+
+from dougong.ops.activation import GeluAndMul, SiluAndMul
+from dougong.ops.custom_op import CustomOp
+from dougong.ops.embedding import Embedding, LMHead
+from dougong.ops.linear import GateUpAct, Linear
+from dougong.ops.norm import FusedAddRMSNorm, RMSNorm
+from dougong.ops.rotary import RotaryEmbedding
+from dougong.ops.sampling import GreedySample, Logprobs, TopKTopP
+
+OPS: dict[str, type[CustomOp]] = {
+    op.key: op
+    for op in (
+        Embedding,
+        FusedAddRMSNorm,
+        GateUpAct,
+        GeluAndMul,
+        GreedySample,
+        LMHead,
+        Linear,
+        Logprobs,
+        RMSNorm,
+        RotaryEmbedding,
+        SiluAndMul,
+        TopKTopP,
+    )
+}
+"""Op key → class. Keys are stable names: part of the published contract."""
+
+OP_KEYS = frozenset(OPS)

@@ -1,0 +1,101 @@
+"""Matrix products with a weight, alone and fused with the gated activation that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - torch's own convention
+
+from dougong.contracts import ConfigError
+from dougong.ops.activation import GeluAndMul, SiluAndMul
+from dougong.ops.custom_op import CustomOp
+
+
+class Linear(CustomOp):
+    """``x @ weight.T + bias``.
+
+    Call: ``(x)`` with ``x`` ``[num_tokens, in_features]`` → ``[num_tokens, out_features]``.
+
+    Args:
+        in_features: Columns of ``weight``.
+        out_features: Rows of ``weight``.
+        has_bias: Whether ``bias`` ``[out_features]`` exists.
+        dtype: Of both.
+    """
+
+    key: ClassVar[str] = "linear"
+
+    def __init__(
+        self, in_features: int, out_features: int, has_bias: bool, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(
+            torch.empty(out_features, in_features, dtype=dtype), requires_grad=False
+        )
+        self.bias = (
+            nn.Parameter(torch.empty(out_features, dtype=dtype), requires_grad=False)
+            if has_bias
+            else None
+        )
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """As torch computes it."""
+        return F.linear(x, self.weight, self.bias)
+
+    def kernel_args(self) -> tuple[Any, ...]:
+        """``(weight, bias)``."""
+        return self.weight, self.bias
+
+
+_ACTIVATIONS: dict[str, Callable[[], CustomOp]] = {
+    "silu": SiluAndMul,
+    "gelu": GeluAndMul,
+    "gelu_pytorch_tanh": lambda: GeluAndMul("tanh"),
+}
+
+
+class GateUpAct(Linear):
+    """Fused slot: gate and up projections and the gated activation, ``act(x @ G.T) * (x @ U.T)``.
+
+    Call: ``(x)`` with ``x`` ``[num_tokens, hidden_size]`` → ``[num_tokens, intermediate_size]``.
+    ``weight`` is ``[2 * intermediate_size, hidden_size]``, gate rows first.
+
+    Args:
+        hidden_size: Columns of ``weight``.
+        intermediate_size: Half its rows.
+        activation: The checkpoint's name: ``"silu"``, ``"gelu"`` or ``"gelu_pytorch_tanh"``.
+        has_bias: Whether there is a bias on both projections.
+        dtype: Of weight and bias.
+
+    Raises:
+        ConfigError: The activation is unknown.
+    """
+
+    key: ClassVar[str] = "gate_up_act"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        activation: str,
+        has_bias: bool,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(hidden_size, 2 * intermediate_size, has_bias, dtype)
+        if activation not in _ACTIVATIONS:
+            raise ConfigError(
+                f"hidden_act={activation!r} is not known; known: {', '.join(_ACTIVATIONS)}"
+            )
+        self.activation = activation
+        self.act = _ACTIVATIONS[activation]()
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """The product in the storage dtype, then the activation op."""
+        return self.act(F.linear(x, self.weight, self.bias))  # type: ignore[no-any-return]
+
+    def kernel_args(self) -> tuple[Any, ...]:
+        """``(weight, bias, activation)``."""
+        return self.weight, self.bias, self.activation
