@@ -1,0 +1,159 @@
+"""Linear layers in the packed layout, plain and gated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dougong.contracts import UnsupportedError
+from dougong.cpu.native import abi, calls
+from dougong.cpu.native.library import NativeLibrary, advise_huge_pages, dtype_code
+
+_PANEL = 16
+_ACTIVATIONS = {"silu": 1, "gelu_tanh": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A linear layer's weight in the layout of the kernels; owns its memory.
+
+    ``data`` holds panels of 16 outputs: bfloat16 ``[panels, ceil(K / 2), 16, 2]``, float32
+    ``[panels, K, 16]``, padded with zeros. Gate and up panels alternate in a gated pair.
+    """
+
+    data: torch.Tensor
+    num_outputs: int  # N; of a gated pair: of each half
+    num_inputs: int  # K
+    is_gated_pair: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """float32 or bfloat16."""
+        return self.data.dtype
+
+
+def pack_linear(library: NativeLibrary, weight: torch.Tensor) -> PackedWeight:
+    """Copy ``weight`` ``[N, K]``, float32 or bfloat16, into the packed layout."""
+    return _pack(library, weight, None)
+
+
+def pack_gate_up(library: NativeLibrary, gate: torch.Tensor, up: torch.Tensor) -> PackedWeight:
+    """Copy two weights of one shape ``[N, K]`` into one packed gated pair."""
+    if gate.shape != up.shape or gate.dtype != up.dtype:
+        raise UnsupportedError(
+            f"a gated pair needs two weights alike; gate is {tuple(gate.shape)} {gate.dtype}, "
+            f"up is {tuple(up.shape)} {up.dtype}"
+        )
+    return _pack(library, gate, up)
+
+
+def _pack(
+    library: NativeLibrary, weight: torch.Tensor, second: torch.Tensor | None
+) -> PackedWeight:
+    code = dtype_code(weight.dtype, "weight")
+    n, k = weight.shape
+    panels = -(-n // _PANEL) * (1 if second is None else 2)
+    shape = (panels, -(-k // 2), _PANEL, 2) if code else (panels, k, _PANEL)
+    data = torch.empty(shape, dtype=weight.dtype)
+    advise_huge_pages(library, data)
+    rows = weight if weight.stride(1) == 1 else weight.contiguous()
+    more = None
+    if second is not None:
+        more = second if second.stride(1) == 1 else second.contiguous()
+    library.c.dg_pack_linear(
+        rows.data_ptr(),
+        rows.stride(0),
+        None if more is None else more.data_ptr(),
+        0 if more is None else more.stride(0),
+        n,
+        k,
+        code,
+        data.data_ptr(),
+        library.num_threads,
+    )
+    return PackedWeight(data, n, k, second is not None)
+
+
+def bind_linear(
+    library: NativeLibrary,
+    weight: PackedWeight,
+    *,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> calls.LinearCall:
+    """``out = x W^T + bias``: sums in float32 in the order of K, one rounding at the end.
+
+    Args:
+        library: The kernels.
+        weight: From `pack_linear`; ``x`` has its dtype.
+        bias: ``[N]``, any float dtype; copied.
+        out_dtype: float32 or bfloat16; ``None``: that of the weight.
+    """
+    if weight.is_gated_pair:
+        raise UnsupportedError("a gated pair is bound with bind_gate_up_act, not bind_linear")
+    out = weight.dtype if out_dtype is None else out_dtype
+    return _bind_linear(library, weight, _panel_bias(bias), out, activation=0)
+
+
+def bind_gate_up_act(
+    library: NativeLibrary,
+    weight: PackedWeight,
+    *,
+    activation: str = "silu",
+    gate_bias: torch.Tensor | None = None,
+    up_bias: torch.Tensor | None = None,
+) -> calls.LinearCall:
+    """``out[num_tokens, N] = act(x gate^T + b) * (x up^T + b)``.
+
+    Gate, up and ``act(gate)`` are each rounded to the weight's dtype, as the separate layers
+    would do; the product once more.
+
+    Args:
+        library: The kernels.
+        weight: From `pack_gate_up`.
+        activation: ``"silu"`` or ``"gelu_tanh"``.
+        gate_bias: ``[N]`` or ``None``; copied. Give both biases or neither.
+        up_bias: Like ``gate_bias``.
+    """
+    code = _ACTIVATIONS.get(activation)
+    if code is None or not weight.is_gated_pair or (gate_bias is None) != (up_bias is None):
+        raise UnsupportedError(
+            f"gate_up_act takes a packed gated pair, both biases or none, and an activation of "
+            f"{sorted(_ACTIVATIONS)}; asked for {activation!r}"
+        )
+    bias = None
+    if gate_bias is not None and up_bias is not None:
+        halves = [_panel_bias(half) for half in (gate_bias, up_bias)]
+        bias = torch.stack([h.view(-1, _PANEL) for h in halves if h is not None], 1).flatten()
+    return _bind_linear(library, weight, bias, weight.dtype, activation=code)
+
+
+def _bind_linear(
+    library: NativeLibrary,
+    weight: PackedWeight,
+    bias: torch.Tensor | None,
+    out_dtype: torch.dtype,
+    *,
+    activation: int,
+) -> calls.LinearCall:
+    descriptor = abi.LinearDesc(
+        weight=weight.data.data_ptr(),
+        bias=None if bias is None else bias.data_ptr(),
+        n=weight.num_outputs,
+        k=weight.num_inputs,
+        dtype=dtype_code(weight.dtype, "weight"),
+        out_dtype=dtype_code(out_dtype, "output"),
+        activation=activation,
+        num_threads=library.num_threads,
+    )
+    return calls.LinearCall(library.c.dg_linear, descriptor, weight, bias)
+
+
+def _panel_bias(bias: torch.Tensor | None) -> torch.Tensor | None:
+    """A float32 copy, padded with zeros to whole panels."""
+    if bias is None:
+        return None
+    padded = torch.zeros(-(-bias.shape[0] // _PANEL) * _PANEL)
+    padded[: bias.shape[0]] = bias
+    return padded

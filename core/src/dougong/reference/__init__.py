@@ -1,0 +1,49 @@
+"""Working defaults for any torch device, to use as they are or to subclass.
+
+Also what a plugin's own model is made of: `CausalLM`, `WeightTarget`, `Attention`, `AttentionStep`.
+Published to plugins under `CONTRACT_VERSION`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dougong.attention import Attention, AttentionStep
+    from dougong.models.causal_lm import CausalLM, WeightTarget
+    from dougong.reference.attention import ReferenceAttentionBackend, ReferenceAttentionImpl
+    from dougong.reference.communicator import TorchCommunicator
+    from dougong.reference.runtime import TorchDeviceRuntime
+    from dougong.reference.worker import ReferenceWorker
+
+__all__ = [
+    "Attention",
+    "AttentionStep",
+    "CausalLM",
+    "ReferenceAttentionBackend",
+    "ReferenceAttentionImpl",
+    "ReferenceWorker",
+    "TorchCommunicator",
+    "TorchDeviceRuntime",
+    "WeightTarget",
+]
+
+_HOME = {
+    "Attention": "dougong.attention",
+    "AttentionStep": "dougong.attention",
+    "CausalLM": "dougong.models.causal_lm",
+    "WeightTarget": "dougong.models.causal_lm",
+    "ReferenceAttentionBackend": "dougong.reference.attention",
+    "ReferenceAttentionImpl": "dougong.reference.attention",
+    "ReferenceWorker": "dougong.reference.worker",
+    "TorchCommunicator": "dougong.reference.communicator",
+    "TorchDeviceRuntime": "dougong.reference.runtime",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A platform's module subclasses one of these; it should not pay for the others.
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,8 @@
+"""The device side of one rank: obeys a `SchedulerOutput`, chooses no policy."""
+
+from __future__ import annotations
+
+from dougong.worker.input_batch import InputBatch
+from dougong.worker.model_runner import ModelRunner, ModelStep
+
+__all__ = ["InputBatch", "ModelRunner", "ModelStep"]

@@ -1,0 +1,201 @@
+"""One step on the device: inputs, forward, sample."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dougong.attention import AttentionStep
+from dougong.contracts import (
+    AttentionMetadataBuilder,
+    DeviceRuntime,
+    Event,
+    ModelRunnerOutput,
+    SchedulerOutput,
+    TokenLogprobs,
+)
+from dougong.models.causal_lm import CausalLM
+from dougong.sampling import SampledTokens, Sampler
+from dougong.worker.input_batch import InputBatch
+from dougong.worker.step_inputs import StepInputBuilder, StepInputs
+
+
+@dataclass(slots=True)
+class StepTimers:
+    """Seconds on this rank's host, added up over steps.
+
+    On a device that runs behind the host these are times to enqueue.
+    """
+
+    num_steps: int = 0
+    prepare_s: float = 0.0
+    forward_s: float = 0.0
+    sample_s: float = 0.0
+
+    def as_dict(self) -> dict[str, float]:
+        """By name."""
+        return asdict(self)
+
+
+class ModelStep:
+    """A step in flight, with the host buffers its results arrive in."""
+
+    def __init__(
+        self, runner: ModelRunner, step_id: int, inputs: StepInputs, logits: torch.Tensor | None
+    ) -> None:
+        self.step_id = step_id
+        self.inputs = inputs
+        self.logits = logits
+        self._runner = runner
+        self._output: ModelRunnerOutput | None = None
+        self.sampled: SampledTokens | None = None
+        self.event: Event | None = None
+
+    def result(self, timeout_s: float | None = None) -> ModelRunnerOutput:
+        """Wait for the step's tokens; the second call returns the same object."""
+        if self._output is None:
+            self._output = self._runner.finish(self)
+        return self._output
+
+
+class ModelRunner:
+    """Runs steps of one model on one device.
+
+    Args:
+        model: Built, loaded and bound.
+        sampler: Bound.
+        batch: The rows.
+        inputs: Builds a step's tensors from them.
+        builders: Metadata builder per KV cache group.
+        runtime: The device's.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        sampler: Sampler,
+        batch: InputBatch,
+        inputs: StepInputBuilder,
+        builders: Sequence[AttentionMetadataBuilder],
+        runtime: DeviceRuntime,
+    ) -> None:
+        self._model = model
+        self._sampler = sampler
+        self._batch = batch
+        self._inputs = inputs
+        self._builders = builders
+        self._runtime = runtime
+        self.timers = StepTimers()
+
+    def reset_timers(self) -> None:
+        """Start to count again."""
+        self.timers = StepTimers()
+
+    def forget(self, req_ids: Sequence[str]) -> None:
+        """Drop requests outside a step."""
+        for req_id in req_ids:
+            self._batch.remove(req_id)
+
+    def submit(self, step: SchedulerOutput) -> ModelStep:
+        """Enqueue the forward of one step."""
+        began = time.perf_counter()
+        self._batch.update(step)
+        inputs = self.prepare_inputs(step)
+        prepared = time.perf_counter()
+        with self._runtime.inference_mode():
+            logits = self.forward(inputs)
+        self.timers.num_steps += 1
+        self.timers.prepare_s += prepared - began
+        self.timers.forward_s += time.perf_counter() - prepared
+        return ModelStep(self, step.step_id, inputs, logits)
+
+    def prepare_inputs(self, step: SchedulerOutput) -> StepInputs:
+        """The step's tensors."""
+        return self._inputs.build(step.num_scheduled_tokens)
+
+    def forward(self, inputs: StepInputs) -> torch.Tensor | None:
+        """Logits of the rows that are sampled; ``None`` when no row is."""
+        step = AttentionStep(
+            metadata=[
+                builder.build(common)
+                for builder, common in zip(self._builders, inputs.common, strict=True)
+            ],
+            slot_mappings=[common.slot_mapping for common in inputs.common],
+        )
+        hidden = self._model.forward(inputs.token_ids, inputs.positions, step)
+        if not inputs.sampled.size:
+            return None
+        if inputs.logits_rows is not None:
+            hidden = hidden.index_select(0, inputs.logits_rows)
+        return self._model.compute_logits(hidden)
+
+    def sample(self, step: ModelStep) -> ModelStep:
+        """Enqueue the choice of tokens and their way back to the host."""
+        began = time.perf_counter()
+        inputs = step.inputs
+        if step.logits is not None:
+            rows = inputs.rows[inputs.sampled]
+            asked = self._batch.sampling.inputs(rows, self._batch.num_tokens[rows])
+            with self._runtime.inference_mode():
+                step.sampled = self._to_host(self._sampler.sample(step.logits, asked))
+            step.event = self._runtime.new_event()
+            step.event.record()
+        self._batch.num_computed[inputs.rows] = inputs.new_computed
+        self.timers.sample_s += time.perf_counter() - began
+        return step
+
+    def finish(self, step: ModelStep) -> ModelRunnerOutput:
+        """Wait for a sampled step and take its tokens into the batch."""
+        if step.event is not None:
+            step.event.synchronize()
+        if step.sampled is None:
+            return ModelRunnerOutput(step.step_id, [], [])
+        inputs, batch = step.inputs, self._batch
+        rows = inputs.rows[inputs.sampled]
+        token_ids = step.sampled.token_ids.numpy()
+        batch.append_tokens(rows, token_ids)
+        req_ids = [batch.req_ids[row] for row in rows.tolist()]
+        return ModelRunnerOutput(
+            step.step_id,
+            req_ids,
+            token_ids.reshape(-1, 1).tolist(),
+            self._logprobs(step.sampled, rows, req_ids),
+        )
+
+    def _to_host(self, sampled: SampledTokens) -> SampledTokens:
+        return SampledTokens(
+            self._host_copy(sampled.token_ids),
+            *(
+                None if tensor is None else self._host_copy(tensor)
+                for tensor in (sampled.logprob, sampled.top_ids, sampled.top_logprobs)
+            ),
+        )
+
+    def _host_copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        host = self._runtime.empty_host(tuple(tensor.shape), tensor.dtype)
+        return host.copy_(tensor, non_blocking=True)
+
+    def _logprobs(
+        self, sampled: SampledTokens, rows: npt.NDArray[np.intp], req_ids: list[str]
+    ) -> dict[str, TokenLogprobs]:
+        if sampled.logprob is None or sampled.top_ids is None or sampled.top_logprobs is None:
+            return {}
+        asked = self._batch.sampling.num_logprobs
+        found = {}
+        for index, row in enumerate(rows.tolist()):
+            if row in asked:
+                count = asked[row]
+                top = zip(
+                    sampled.top_ids[index, :count].tolist(),
+                    sampled.top_logprobs[index, :count].tolist(),
+                    strict=True,
+                )
+                found[req_ids[index]] = TokenLogprobs(
+                    int(sampled.token_ids[index]), float(sampled.logprob[index]), tuple(top)
+                )
+        return found

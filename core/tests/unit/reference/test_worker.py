@@ -1,0 +1,246 @@
+"""The reference worker on the CPU: its life, its steps, its faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dougong.checkpoint import read_config, resolve_reference
+from dougong.contracts import (
+    ConfigError,
+    ConfigView,
+    Fault,
+    KernelFault,
+    KVCacheConfig,
+    OutOfDeviceMemory,
+    UnsupportedError,
+    WorkerContext,
+    WorkerState,
+)
+from dougong.cpu.platform import CpuPlatform
+from dougong.messages import (
+    CachedRequestData,
+    NewRequestData,
+    SamplingParams,
+    SchedulerOutput,
+    TokenLogprobs,
+)
+from dougong.reference import ReferenceWorker
+from tests.support.tiny_models import write_tiny_checkpoint
+
+GREEDY = SamplingParams(temperature=0.0)
+
+
+class PlainPlatform(CpuPlatform):
+    """The CPU with the reference backend alone, and one exception it knows."""
+
+    def get_attn_backends(self) -> dict[str, str]:
+        return {"reference/torch": "dougong.reference:ReferenceAttentionBackend"}
+
+    def classify_error(self, exc: BaseException) -> Fault | None:
+        if isinstance(exc, ZeroDivisionError):
+            return Fault(KernelFault, "kernel 7 divided by zero")
+        return super().classify_error(exc)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("tiny"))
+
+
+def make_worker(checkpoint: Path, block_size: int = 16, **changes: object) -> ReferenceWorker:
+    view = ConfigView(
+        model=str(checkpoint),
+        architecture="LlamaForCausalLM",
+        hf_config=read_config(resolve_reference(str(checkpoint))),
+        dtype="float32",
+        kv_cache_dtype="float32",
+        max_model_len=64,
+        block_size=block_size,
+        max_num_seqs=4,
+        max_num_batched_tokens=100,
+        device_memory_utilization=0.5,
+        **changes,  # type: ignore[arg-type]
+    )
+    context = WorkerContext(platform=PlainPlatform(), config=view, model_path=str(checkpoint))
+    return ReferenceWorker(context)
+
+
+@pytest.fixture
+def worker(checkpoint: Path) -> Iterator[ReferenceWorker]:
+    worker = make_worker(checkpoint)
+    worker.init_device()
+    worker.load_model()
+    groups = tuple(group for group, _ in worker.get_kv_cache_groups())
+    worker.initialize_kv_cache(KVCacheConfig(16, groups))
+    worker.warm_up()
+    yield worker
+    worker.shutdown()
+
+
+def start(step_id: int, *requests: tuple[str, list[int], list[int], int]) -> SchedulerOutput:
+    new = [
+        NewRequestData(
+            request_id=name,
+            token_ids=tokens,
+            num_prompt_tokens=len(tokens),
+            sampling_params=GREEDY,
+            stop_token_ids=frozenset(),
+            block_ids=(blocks,),
+            num_computed_tokens=0,
+        )
+        for name, tokens, blocks, _ in requests
+    ]
+    scheduled = {name: count for name, _, _, count in requests}
+    return SchedulerOutput(step_id, new, CachedRequestData(), scheduled, sum(scheduled.values()))
+
+
+def go_on(step_id: int, **counts: int) -> SchedulerOutput:
+    cached = CachedRequestData(list(counts), [None] * len(counts))
+    return SchedulerOutput(step_id, [], cached, counts, sum(counts.values()))
+
+
+PROMPT = [5, 90, 17, 33, 200, 64, 3]
+
+
+def test_a_chunked_prompt_samples_only_in_the_step_of_its_last_token(
+    worker: ReferenceWorker,
+) -> None:
+    whole = worker.execute_model(start(0, ("a", PROMPT, [0], len(PROMPT))))
+    first = worker.execute_model(start(1, ("b", PROMPT, [1], 4)))
+    assert (first.req_ids, first.sampled_token_ids) == ([], [])
+    last = worker.execute_model(go_on(2, b=3))
+    assert last.req_ids == ["b"]
+    assert last.sampled_token_ids == whole.sampled_token_ids
+
+
+def test_a_request_gives_the_same_tokens_alone_and_in_company(worker: ReferenceWorker) -> None:
+    steps = [start(0, ("a", PROMPT, [0], 7)), *(go_on(step_id, a=1) for step_id in range(1, 6))]
+    alone = [worker.execute_model(step).sampled_token_ids[0] for step in steps]
+    both = worker.execute_model(start(6, ("b", PROMPT, [3], 7), ("c", [9, 8], [5], 2)))
+    company = [both.sampled_token_ids[both.req_ids.index("b")]]
+    for step_id in range(7, 12):
+        out = worker.execute_model(go_on(step_id, c=1, b=1))
+        company.append(out.sampled_token_ids[out.req_ids.index("b")])
+    assert company == alone
+
+
+def test_steps_are_taken_in_order(worker: ReferenceWorker) -> None:
+    with pytest.raises(UnsupportedError, match="step 3 was submitted, step 0 is next"):
+        worker.submit(go_on(3))
+
+
+def test_every_call_names_the_state_it_needs(checkpoint: Path) -> None:
+    worker = make_worker(checkpoint)
+    with pytest.raises(UnsupportedError, match="is created; this call needs device_ready"):
+        worker.load_model()
+    with pytest.raises(UnsupportedError, match="needs running"):
+        worker.submit(go_on(0))
+    worker.init_device()
+    assert worker.state.value == WorkerState.DEVICE_READY.value
+    with pytest.raises(UnsupportedError, match="load the model first"):
+        worker.get_kv_cache_groups()
+    worker.shutdown()
+    worker.shutdown()
+    assert worker.state.value == WorkerState.SHUT_DOWN.value
+
+
+def test_loading_reports_who_computes_what(checkpoint: Path) -> None:
+    worker = make_worker(checkpoint)
+    worker.init_device()
+    report = worker.load_model()
+    assert report.attention_backends == {"reference/torch": 2}
+    assert report.implementations["linear"] == {"native": 6}
+    assert report.weight_bytes > 0
+    assert worker.determine_available_memory() > 0
+
+
+def test_the_largest_step_fits_the_batch_even_with_few_and_short_sequences(
+    checkpoint: Path,
+) -> None:
+    worker = make_worker(checkpoint)
+    small = replace(worker.config, max_num_seqs=1, max_model_len=32, max_num_batched_tokens=100)
+    object.__setattr__(worker.context, "config", small)
+    worker.init_device()
+    worker.load_model()
+    assert worker.determine_available_memory() > 0
+
+
+def test_a_block_size_the_backend_does_not_take_is_refused(checkpoint: Path) -> None:
+    class Fixed(PlainPlatform):
+        def get_attn_backends(self) -> dict[str, str]:
+            return {"cpu/native": "dougong.cpu.attention:NativeAttentionBackend"}
+
+    worker = make_worker(checkpoint, block_size=24)
+    object.__setattr__(worker.context, "platform", Fixed())
+    worker.init_device()
+    with pytest.raises(ConfigError, match="block_size=24"):
+        worker.load_model()
+
+
+def test_a_vendors_exception_leaves_with_device_rank_and_step(
+    worker: ReferenceWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def divide(step: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(worker._runner, "submit", divide)
+    with pytest.raises(KernelFault, match="divided by zero") as caught:
+        worker.submit(go_on(0))
+    assert (caught.value.device_index, caught.value.rank, caught.value.step_id) == (0, 0, 0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_memory_errors_are_named_and_other_exceptions_pass_unchanged(
+    worker: ReferenceWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raise_from(exc: Exception) -> None:
+        def submit(step: object) -> None:
+            raise exc
+
+        monkeypatch.setattr(worker._runner, "submit", submit)
+
+    raise_from(torch.OutOfMemoryError("no room"))
+    with pytest.raises(OutOfDeviceMemory, match="no room"):
+        worker.submit(go_on(0))
+    raise_from(KeyError("ours"))
+    with pytest.raises(KeyError):
+        worker.submit(go_on(1))
+
+
+def test_logprobs_are_reported_for_who_asked(worker: ReferenceWorker) -> None:
+    step = start(0, ("a", PROMPT, [0], 7), ("b", PROMPT, [1], 7))
+    asking = SamplingParams(temperature=0.0, logprobs=3)
+    object.__setattr__(step.scheduled_new_reqs[0], "sampling_params", asking)
+    out = worker.execute_model(step)
+    assert list(out.logprobs) == ["a"]
+    found = out.logprobs["a"]
+    assert isinstance(found, TokenLogprobs)
+    assert found.token_id == out.sampled_token_ids[out.req_ids.index("a")][0]
+    assert found.top[0] == (found.token_id, found.logprob)
+    assert len(found.top) == 3
+
+
+def test_what_it_cannot_do_says_so(worker: ReferenceWorker) -> None:
+    with pytest.raises(UnsupportedError, match="memory pools"):
+        worker.sleep()
+    with pytest.raises(UnsupportedError, match="needs asleep"):
+        worker.wake()
+
+
+def test_a_profile_is_written_per_rank(worker: ReferenceWorker, tmp_path: Path) -> None:
+    worker.profile(True, str(tmp_path))
+    worker.execute_model(start(0, ("a", PROMPT, [0], 7)))
+    worker.profile(False, str(tmp_path))
+    assert (tmp_path / "rank0.trace.json").stat().st_size > 0
+
+
+def test_step_timers_count_steps_after_warm_up(worker: ReferenceWorker) -> None:
+    worker.execute_model(start(0, ("a", PROMPT, [0], 7)))
+    numbers = worker.collect()
+    assert numbers["num_steps"] == 1
+    assert numbers["forward_s"] > 0
