@@ -1,0 +1,57 @@
+"""The engine's options as every command that loads a model takes them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from dougong.config.args import EngineArgs
+
+_HELP: dict[str, tuple[Any, str]] = {
+    "model": (str, "Local folder, .gguf file, Hugging Face id, or 'demo'."),
+    "revision": (str | None, "Branch, tag or commit of a Hugging Face id."),
+    "platform": (str | None, "Obeyed, or the start fails. Default: DOUGONG_PLATFORM, else found."),
+    "devices": (str | None, "Indices or uuids between commas; obeyed, or the start fails."),
+    "dtype": (str | None, "Compute dtype. Default: the checkpoint's, where the device has it."),
+    "max_model_len": (int | None, "Prompt and answer together, in tokens."),
+    "block_size": (int | None, "Tokens per KV cache block."),
+    "kv_cache_dtype": (str | None, "Dtype of the KV cache. Default: as computed."),
+    "kv_cache_memory_bytes": (int | None, "Size of the KV cache. Default: what memory leaves."),
+    "num_kv_blocks": (int | None, "Size of the KV cache in blocks, instead of bytes."),
+    "max_num_seqs": (int | None, "Requests in one step."),
+    "max_num_batched_tokens": (int | None, "Tokens in one step."),
+    "enable_prefix_caching": (bool | None, "Reuse the KV of equal prefixes."),
+    "attention_backend": (str | None, "Key of the attention backend, as in the start report."),
+    "enforce_eager": (bool | None, "No graph capture and no compilation."),
+    "device_memory_utilization": (float | None, "Share of the device's memory to use, 0 to 1."),
+}
+_PANEL = "Engine"
+
+
+def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command every option of the engine; it receives them as ``args``, an `EngineArgs`."""
+
+    @functools.wraps(command)
+    def run(**options: Any) -> None:
+        wishes = {name: options.pop(name) for name in _HELP}
+        command(**options, args=EngineArgs.from_options(wishes))
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name != "args"]
+    vars(run)["__signature__"] = signature.replace(parameters=[*own, *map(_parameter, _HELP)])
+    return run
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    kind, text = _HELP[name]
+    option = typer.Option(help=text, rich_help_panel=_PANEL, show_default=name == "model")
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default="demo" if name == "model" else None,
+        annotation=Annotated[kind, option],
+    )

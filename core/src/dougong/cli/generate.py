@@ -1,0 +1,179 @@
+"""``dougong generate``: one prompt or question, answered on the standard output as it comes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dougong.cli.engine_options import with_engine_options
+from dougong.cli.measured import memory_line, peak_host_bytes
+from dougong.config.args import EngineArgs
+from dougong.errors import ConfigError
+from dougong.messages.request import SamplingParams
+
+if TYPE_CHECKING:
+    from dougong.engine.llm import LLM
+    from dougong.messages import RequestOutput
+
+app = typer.Typer(add_completion=False)
+
+_EPILOG = (
+    "Examples: dougong generate --chat 'Why is the sky blue?'; "
+    "dougong generate --model ./my-model 'Once upon a time' --max-tokens 64 --temperature 0.8"
+)
+
+
+@app.command(epilog=_EPILOG)
+@with_engine_options
+def generate(
+    args: EngineArgs,
+    text: Annotated[str | None, typer.Argument(metavar="PROMPT", help="Text to continue.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="The same, as an option.")] = None,
+    chat: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A question, in the model's chat template.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="System message before the question.")
+    ] = None,
+    chat_template: Annotated[
+        str | None, typer.Option(help="File or Jinja text, instead of the model's own.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(help="Tokens to generate, at most.")] = 256,
+    temperature: Annotated[float, typer.Option(help="0: always the most likely token.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Keep the likeliest tokens up to this sum.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Keep this many likeliest tokens; 0: all.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Makes a draw repeatable.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="Ends the text; repeatable.")] = None,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on after the end.")] = False,
+    is_streaming: Annotated[
+        bool, typer.Option("--stream/--no-stream", help="Print text as it comes.")
+    ] = True,
+    is_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    is_verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log every decision of the start.")
+    ] = False,
+) -> None:
+    """Answer one prompt. Text goes to the standard output, a summary of the run to the other."""
+    params = SamplingParams(
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        seed=seed,
+        stop=tuple(stop or ()),
+        ignore_eos=ignore_eos,
+    )
+    asked = _what_was_asked(text, prompt, chat, system)
+    quiet_start(is_verbose)
+    with open_llm(args, max_num_seqs=1, chat_template=chat_template) as llm:
+        outputs = (
+            llm.stream(asked, params) if isinstance(asked, str) else llm.stream_chat(asked, params)
+        )
+        output = _print_text(outputs, is_streaming=is_streaming and not is_json)
+        if not (is_streaming or is_json):
+            print(output.outputs[0].text)
+        summary = summarise(llm, output)
+        if is_json:
+            print(json.dumps(_to_json(llm, output, summary), indent=2, ensure_ascii=False))
+        else:
+            _print_summary(llm, summary)
+
+
+def open_llm(args: EngineArgs, *, max_num_seqs: int, chat_template: str | None = None) -> LLM:
+    """The model in this process, sized for so many requests unless the user said how many."""
+    from dougong.engine.llm import LLM
+
+    options: Any = {name: getattr(args, name) for name in args.explicit}
+    return LLM(**{"max_num_seqs": max_num_seqs, **options}, chat_template=chat_template)
+
+
+def quiet_start(is_verbose: bool) -> None:
+    """Keep the start report out of a log at its usual level; the summary says what matters."""
+    logger = logging.getLogger("dougong.engine.core")
+    if not is_verbose and logger.getEffectiveLevel() == logging.INFO:
+        logger.setLevel(logging.WARNING)
+
+
+def summarise(llm: LLM, output: RequestOutput) -> dict[str, Any]:
+    """Numbers of one answer; seconds and tokens per second."""
+    metrics = output.metrics
+    first = (metrics.first_token_s or metrics.arrival_s) - metrics.arrival_s
+    whole = (metrics.finished_s or metrics.arrival_s) - metrics.arrival_s
+    num_tokens = sum(len(one.token_ids) for one in output.outputs)
+    return {
+        "num_prompt_tokens": len(output.prompt_token_ids),
+        "num_output_tokens": num_tokens,
+        "time_to_first_token_s": first,
+        "total_s": whole,
+        "output_tokens_per_s": num_tokens / whole if whole else 0.0,
+        "decode_tokens_per_s": (num_tokens - 1) / (whole - first) if whole > first else 0.0,
+        "start_s": sum(llm.report.seconds.values()),
+        "peak_host_bytes": peak_host_bytes(),
+    }
+
+
+def _what_was_asked(
+    text: str | None, prompt: str | None, chat: str | None, system: str | None
+) -> str | list[dict[str, str]]:
+    given = [one for one in (text, prompt, chat) if one is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            f"{len(given)} prompts were given. Give one: a PROMPT to continue, or --chat TEXT to "
+            "ask; `dougong generate --help` has examples."
+        )
+    if chat is None:
+        if system is not None:
+            raise ConfigError("--system goes with --chat; a plain prompt has no system message.")
+        return given[0]
+    before = [] if system is None else [{"role": "system", "content": system}]
+    return [*before, {"role": "user", "content": chat}]
+
+
+def _print_text(outputs: Iterator[RequestOutput], *, is_streaming: bool) -> RequestOutput:
+    output, num_shown = None, 0
+    for output in outputs:
+        if is_streaming:
+            text = output.outputs[0].text
+            print(text[num_shown:], end="", flush=True)
+            num_shown = len(text)
+    assert output is not None, "a request ends with an output or an error"
+    if is_streaming:
+        print(flush=True)
+    return output
+
+
+def _print_summary(llm: LLM, summary: dict[str, Any]) -> None:
+    report = llm.report
+    lines = (
+        f"{summary['num_output_tokens']} tokens in {summary['total_s']:.2f} s: "
+        f"{summary['output_tokens_per_s']:.1f} tokens/s "
+        f"({summary['decode_tokens_per_s']:.1f} after the first, which took "
+        f"{summary['time_to_first_token_s']:.2f} s); {summary['num_prompt_tokens']} prompt tokens",
+        f"platform {report.platform} ({', '.join(report.devices)}), dtype {report.dtype}, "
+        f"start {summary['start_s']:.1f} s",
+        f"memory: {memory_line(report)}",
+    )
+    print("\n" + "\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _to_json(llm: LLM, output: RequestOutput, summary: dict[str, Any]) -> dict[str, Any]:
+    one = output.outputs[0]
+    return {
+        "text": one.text,
+        "token_ids": one.token_ids,
+        "finish_reason": one.finish_reason,
+        "stop_reason": one.stop_reason,
+        "prompt": output.prompt,
+        "prompt_token_ids": list(output.prompt_token_ids),
+        "metrics": summary,
+        "platform": llm.report.platform,
+        "dtype": llm.report.dtype,
+        "memory": asdict(llm.report.memory),
+        "start": llm.report.to_json(),
+    }

@@ -1,0 +1,242 @@
+"""An engine for asyncio: tokens as they come, many streams at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Literal, Self, Unpack
+
+from dougong.checkpoint import resolve_reference
+from dougong.config import EngineArgs, EngineOptions
+from dougong.engine.channel import EngineChannel, ThreadChannel, engine_dead
+from dougong.engine.chat_template import resolve_chat_template
+from dougong.engine.commands import Abort, Add, Answer, Ask, Died, Event
+from dougong.engine.core import EngineStats
+from dougong.engine.front import FrontEnd
+from dougong.engine.process_channel import ProcessChannel
+from dougong.engine.prompts import Message, Prompt, TokenizedPrompt
+from dougong.engine.start_report import StartReport
+from dougong.engine.tokenizer import Tokenizer
+from dougong.errors import EngineDeadError
+from dougong.messages import RequestOutput, SamplingParams
+
+
+class AsyncEngine:
+    """A loaded model in an event loop; make one with `start`, and `close` it.
+
+    The engine runs in a process or a thread of its own; text is made in the event loop's thread.
+    Everything but `start` is called in the event loop that called `start`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, args: EngineArgs) -> None:
+        self._loop = loop
+        self._args = args
+        self._wakers: dict[str, asyncio.Event] = {}
+        self._answers: dict[int, asyncio.Future[EngineStats | None]] = {}
+        self._tickets = itertools.count()
+        self._dead: BaseException | None = None
+        self._channel: EngineChannel
+        self._front: FrontEnd
+
+    @classmethod
+    async def start(
+        cls,
+        model: str,
+        *,
+        in_own_process: bool = True,
+        chat_template: str | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> Self:
+        """Load a model; the event loop goes on meanwhile.
+
+        Args:
+            model: Local folder, ``.gguf`` path, Hugging Face id, or ``demo``.
+            in_own_process: A process of its own; otherwise a thread.
+            chat_template: A file or a template that replaces the checkpoint's own.
+            options: Fields of `EngineArgs`.
+
+        Raises:
+            ConfigError: What was asked for cannot work.
+            PluginError: A plugin broke its contract.
+            DeviceError: The device failed.
+        """
+        args = EngineArgs.from_options({"model": model, **options})
+        engine = cls(asyncio.get_running_loop(), args)
+        await asyncio.to_thread(engine._open, in_own_process, chat_template)
+        return engine
+
+    @property
+    def report(self) -> StartReport:
+        """What was chosen at the start, and why."""
+        return self._channel.report
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's."""
+        return self._front.tokenizer
+
+    def generate(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+    ) -> AsyncIterator[RequestOutput]:
+        """Continue a prompt.
+
+        Args:
+            prompt: Text or token ids.
+            sampling_params: ``None``: the defaults.
+            request_id: ``None``: one is made.
+            priority: Lower runs first under the ``priority`` policy.
+
+        Yields:
+            Everything so far, each time there is more; the last one is finished. A consumer that is
+            slower than the engine gets several steps at once. One that leaves (cancelled, or by
+            ``break``) ends the request.
+
+        Raises:
+            RequestError: The request can never be served; raised when the first item is asked for.
+            EngineDeadError: The engine is gone; the cause is chained.
+        """
+        return self._stream(
+            lambda: self._front.tokenize(prompt), sampling_params, request_id, priority
+        )
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        sampling_params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+    ) -> AsyncIterator[RequestOutput]:
+        """Answer a conversation; otherwise as `generate`."""
+        return self._stream(
+            lambda: self._front.tokenize_chat(messages), sampling_params, request_id, priority
+        )
+
+    async def stats(self) -> EngineStats:
+        """The engine now."""
+        stats = await self._ask("stats")
+        assert stats is not None
+        return stats
+
+    async def health(self) -> None:
+        """Return if every rank answers.
+
+        Raises:
+            EngineDeadError: The engine is gone, or a device does not answer.
+        """
+        await self._ask("health")
+
+    async def close(self) -> None:
+        """End every stream and free everything; callable twice."""
+        self._die(EngineDeadError("The engine was closed."))
+        await asyncio.to_thread(self._channel.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _open(self, in_own_process: bool, chat_template: str | None) -> None:
+        args = self._args
+        files = resolve_reference(args.model, revision=args.revision)
+        template = None if chat_template is None else resolve_chat_template(chat_template)
+        tokenizer = Tokenizer.from_files(files, chat_template=template)
+        kind = ProcessChannel if in_own_process else ThreadChannel
+        self._channel = kind(args, self._on_event, files=files)
+        self._front = FrontEnd(tokenizer, self._channel.report)
+
+    async def _stream(
+        self,
+        tokenize: Callable[[], TokenizedPrompt],
+        sampling_params: SamplingParams | None,
+        request_id: str | None,
+        priority: int,
+    ) -> AsyncIterator[RequestOutput]:
+        self._check_alive()
+        params = sampling_params or SamplingParams()
+        state, requests = self._front.add(
+            tokenize(), params, request_id=request_id, priority=priority
+        )
+        waker = self._wakers[state.request_id] = asyncio.Event()
+        try:
+            self._channel.send(Add(tuple(requests)))
+            while True:
+                await waker.wait()
+                waker.clear()
+                if state.error is not None:
+                    raise state.error
+                output = state.snapshot()
+                if not output.is_finished:
+                    self._check_alive()
+                yield output
+                if output.is_finished:
+                    return
+        finally:
+            del self._wakers[state.request_id]
+            self._abort(self._front.abort(state.request_id))
+
+    def _on_event(self, event: Event) -> None:
+        """Runs in the channel's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._take, event)
+        except RuntimeError:  # the event loop is closed, so nobody waits for this
+            return
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, list):
+            changed, to_abort = self._front.apply(event)
+            self._abort(to_abort)
+            for state in changed:
+                self._wakers[state.request_id].set()
+        elif isinstance(event, Answer):
+            future = self._answers.pop(event.ticket, None)
+            if future is not None and not future.done():
+                future.set_result(event.stats)
+        elif isinstance(event, Died):
+            self._die(event.error)
+
+    def _abort(self, engine_ids: Sequence[str]) -> None:
+        if not engine_ids:
+            return
+        try:
+            self._channel.send(Abort(tuple(engine_ids)))
+        except EngineDeadError:
+            return  # nothing runs there any more
+
+    def _die(self, cause: BaseException) -> None:
+        if self._dead is not None:
+            return
+        self._dead = cause
+        for waker in self._wakers.values():
+            waker.set()
+        for future in self._answers.values():
+            if not future.done():
+                error = engine_dead(cause)
+                error.__cause__ = cause if error is not cause else None
+                future.set_exception(error)
+        self._answers.clear()
+
+    def _check_alive(self) -> None:
+        if self._dead is not None:
+            raise engine_dead(self._dead) from self._dead
+
+    async def _ask(self, what: Literal["stats", "health"]) -> EngineStats | None:
+        self._check_alive()
+        ticket = next(self._tickets)
+        future: asyncio.Future[EngineStats | None] = self._loop.create_future()
+        self._answers[ticket] = future
+        self._channel.send(Ask(ticket, what))
+        return await future

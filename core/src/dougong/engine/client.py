@@ -1,0 +1,175 @@
+"""One interface to an engine for callers that wait: in this process, or in one of its own."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from dougong.checkpoint import CheckpointFiles
+from dougong.config import EngineArgs
+from dougong.engine.channel import engine_dead
+from dougong.engine.commands import Abort, Add, Answer, Ask, Died, Event
+from dougong.engine.core import EngineCore, EngineStats
+from dougong.engine.process_channel import ProcessChannel
+from dougong.engine.start_report import StartReport
+from dougong.errors import EngineDeadError
+from dougong.messages import Request, RequestDelta
+
+
+class EngineClient(ABC):
+    """What a front end asks of an engine. One thread uses it at a time.
+
+    Every method but `close` raises `EngineDeadError` once the engine is gone, with the cause
+    chained.
+
+    Attributes:
+        report: Of the engine's start.
+    """
+
+    report: StartReport
+
+    @abstractmethod
+    def add(self, requests: Sequence[Request]) -> None:
+        """Let requests wait for their turn.
+
+        One that the engine refuses comes back as a delta with an error.
+        """
+
+    @abstractmethod
+    def abort(self, request_ids: Sequence[str]) -> None:
+        """End requests wherever they stand."""
+
+    @abstractmethod
+    def poll(self) -> list[RequestDelta]:
+        """Wait for the next step and return what it produced, which may be nothing.
+
+        Call it only while there are requests.
+        """
+
+    @abstractmethod
+    def stats(self) -> EngineStats:
+        """The engine now."""
+
+    @abstractmethod
+    def health(self) -> None:
+        """Return if every rank answers."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free everything; callable twice."""
+
+
+class LocalClient(EngineClient):
+    """An engine in this process, whose steps run in the caller's thread.
+
+    Args:
+        core: The engine.
+    """
+
+    def __init__(self, core: EngineCore) -> None:
+        self.core = core
+        self.report = core.report
+        self._dead: BaseException | None = None
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """See `EngineClient.add`; here a refusal is raised at once."""
+        self._check_alive()
+        for request in requests:
+            self.core.add(request)
+
+    def abort(self, request_ids: Sequence[str]) -> None:
+        """See `EngineClient.abort`."""
+        self._check_alive()
+        self.core.abort(request_ids)
+
+    def poll(self) -> list[RequestDelta]:
+        """See `EngineClient.poll`."""
+        self._check_alive()
+        try:
+            return self.core.step()
+        except Exception as exc:
+            self._dead = exc
+            raise engine_dead(exc) from exc
+
+    def stats(self) -> EngineStats:
+        """See `EngineClient.stats`."""
+        self._check_alive()
+        return self.core.stats()
+
+    def health(self) -> None:
+        """See `EngineClient.health`."""
+        self._check_alive()
+        self.core.health()
+
+    def close(self) -> None:
+        """See `EngineClient.close`."""
+        self.core.shutdown()
+        self._dead = self._dead or EngineDeadError("The engine was closed.")
+
+    def _check_alive(self) -> None:
+        if self._dead is not None:
+            raise engine_dead(self._dead) from self._dead
+
+
+class ProcessClient(EngineClient):
+    """An engine in a process of its own.
+
+    Args:
+        args: The user's wishes.
+        files: The model's files.
+    """
+
+    def __init__(self, args: EngineArgs, *, files: CheckpointFiles) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._early: list[list[RequestDelta]] = []  # came while an answer was awaited
+        self._tickets = itertools.count()
+        self.channel = ProcessChannel(args, self._events.put, files=files)
+        self.report = self.channel.report
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """See `EngineClient.add`."""
+        self.channel.send(Add(tuple(requests)))
+
+    def abort(self, request_ids: Sequence[str]) -> None:
+        """See `EngineClient.abort`."""
+        self.channel.send(Abort(tuple(request_ids)))
+
+    def poll(self) -> list[RequestDelta]:
+        """See `EngineClient.poll`."""
+        if self._early:
+            return self._early.pop(0)
+        event = self._next_event()
+        assert isinstance(event, list), "answers come only to a question"
+        return event
+
+    def stats(self) -> EngineStats:
+        """See `EngineClient.stats`."""
+        stats = self._ask(Ask(next(self._tickets), "stats")).stats
+        assert stats is not None
+        return stats
+
+    def health(self) -> None:
+        """See `EngineClient.health`."""
+        self._ask(Ask(next(self._tickets), "health"))
+
+    def close(self) -> None:
+        """See `EngineClient.close`."""
+        self.channel.close()
+
+    def _ask(self, question: Ask) -> Answer:
+        self.channel.send(question)
+        while True:
+            event = self._next_event()
+            if isinstance(event, Answer) and event.ticket == question.ticket:
+                return event
+            if isinstance(event, list):
+                self._early.append(event)
+
+    def _next_event(self) -> Event:
+        event = self._events.get()
+        if isinstance(event, Died):
+            self._events.put(event)  # whoever asks next learns it too
+            raise engine_dead(event.error) from event.error
+        return event

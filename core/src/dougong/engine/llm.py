@@ -1,0 +1,237 @@
+"""A model for scripts: prompts in, answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from dougong.checkpoint import resolve_reference
+from dougong.config import EngineArgs, EngineOptions
+from dougong.engine.chat_template import resolve_chat_template
+from dougong.engine.client import EngineClient, LocalClient, ProcessClient
+from dougong.engine.core import EngineCore, EngineStats
+from dougong.engine.front import FrontEnd
+from dougong.engine.progress import generation_progress
+from dougong.engine.prompts import Message, Prompt, TokenizedPrompt
+from dougong.engine.request_state import RequestState
+from dougong.engine.start_report import StartReport
+from dougong.engine.tokenizer import Tokenizer
+from dougong.errors import EngineDeadError, RequestError
+from dougong.messages import Request, RequestOutput, SamplingParams
+
+Params = SamplingParams | Sequence[SamplingParams] | None
+
+
+class LLM:
+    """A loaded model. Use it as a context manager, or `close` it.
+
+    Args:
+        model: Local folder, ``.gguf`` path, Hugging Face id, or ``demo``.
+        in_own_process: Run the engine in a process of its own; otherwise its steps run in the
+            caller's thread.
+        chat_template: A file or a template that replaces the checkpoint's own.
+        options: Fields of `EngineArgs`.
+
+    Raises:
+        ConfigError: What was asked for cannot work.
+        PluginError: A plugin broke its contract.
+        DeviceError: The device failed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        in_own_process: bool = False,
+        chat_template: str | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> None:
+        args = EngineArgs.from_options({"model": model, **options})
+        files = resolve_reference(args.model, revision=args.revision)
+        template = None if chat_template is None else resolve_chat_template(chat_template)
+        self.tokenizer = Tokenizer.from_files(files, chat_template=template)
+        self._client: EngineClient = (
+            ProcessClient(args, files=files)
+            if in_own_process
+            else LocalClient(EngineCore.start(args, files=files))
+        )
+        self._front = FrontEnd(self.tokenizer, self._client.report)
+
+    @property
+    def report(self) -> StartReport:
+        """What was chosen at the start, and why."""
+        return self._client.report
+
+    def stats(self) -> EngineStats:
+        """The engine now."""
+        return self._client.stats()
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt] | None = None,
+        sampling_params: Params = None,
+        *,
+        prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        progress: bool | None = None,
+    ) -> list[RequestOutput]:
+        """Continue prompts.
+
+        Args:
+            prompts: One text or several; token ids in place of a text are welcome.
+            sampling_params: One for all prompts, or one each; ``None``: the defaults.
+            prompt_token_ids: Token ids, instead of ``prompts``.
+            progress: Draw a bar on stderr; ``None``: only on a terminal, for several prompts.
+
+        Returns:
+            One answer per prompt, in their order.
+
+        Raises:
+            RequestError: A prompt or parameter can never be served; nothing was computed then.
+            EngineDeadError: The engine failed; the cause is chained.
+        """
+        if (prompts is None) == (prompt_token_ids is None):
+            raise RequestError("Give prompts or prompt_token_ids, one of the two.", field="prompts")
+        given = prompts if prompts is not None else prompt_token_ids
+        assert given is not None
+        tokenized = [self._front.tokenize(prompt) for prompt in _as_list(given)]
+        return self._run(tokenized, sampling_params, progress)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: Params = None,
+        *,
+        progress: bool | None = None,
+    ) -> list[RequestOutput]:
+        """Answer conversations.
+
+        Args:
+            messages: One conversation (messages with ``role`` and ``content``), or several.
+            sampling_params: As in `generate`.
+            progress: As in `generate`.
+
+        Raises:
+            RequestError: As `generate`; also when the model has no chat template.
+            EngineDeadError: The engine failed; the cause is chained.
+        """
+        several: Sequence[Any] = (
+            messages if messages and not isinstance(messages[0], dict) else [messages]
+        )
+        tokenized = [self._front.tokenize_chat(conversation) for conversation in several]
+        return self._run(tokenized, sampling_params, progress)
+
+    def stream(
+        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+    ) -> Iterator[RequestOutput]:
+        """Continue one prompt, giving everything so far after each step that brought something.
+
+        A caller that leaves the loop ends the request.
+
+        Raises:
+            RequestError: As `generate`; raised when the first item is asked for.
+            EngineDeadError: The engine failed; the cause is chained.
+        """
+        return self._stream(lambda: self._front.tokenize(prompt), sampling_params)
+
+    def stream_chat(
+        self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
+    ) -> Iterator[RequestOutput]:
+        """Answer one conversation; otherwise as `stream`."""
+        return self._stream(lambda: self._front.tokenize_chat(messages), sampling_params)
+
+    def close(self) -> None:
+        """Free the device and whatever else the engine holds; callable twice."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(
+        self, prompts: Sequence[TokenizedPrompt], sampling_params: Params, progress: bool | None
+    ) -> list[RequestOutput]:
+        params = _one_each(sampling_params, len(prompts))
+        with self._taken_in(prompts, params) as states:
+            self._drain(states, progress)
+            return [state.snapshot() for state in states]
+
+    def _stream(
+        self, tokenize: Callable[[], TokenizedPrompt], sampling_params: SamplingParams | None
+    ) -> Iterator[RequestOutput]:
+        with self._taken_in([tokenize()], [sampling_params or SamplingParams()]) as (state,):
+            output = None
+            while output is None or not output.is_finished:
+                if state.is_finished or state in self._poll()[0]:
+                    output = state.snapshot()
+                    yield output
+
+    @contextmanager
+    def _taken_in(
+        self, prompts: Sequence[TokenizedPrompt], params: Sequence[SamplingParams]
+    ) -> Iterator[list[RequestState]]:
+        """Requests that are running inside the block, and gone after it however it ends."""
+        states: list[RequestState] = []
+        requests: list[Request] = []
+        try:
+            for index, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
+                try:
+                    state, own = self._front.add(prompt, one)
+                except RequestError as exc:
+                    exc.add_note(f"(prompt {index} of {len(prompts)})")
+                    raise
+                states.append(state)
+                requests += own
+            self._client.add(requests)
+            yield states
+        finally:
+            ids = [one for state in states for one in self._front.abort(state.request_id)]
+            if ids:
+                with suppress(EngineDeadError):  # nothing runs there any more
+                    self._client.abort(ids)
+
+    def _drain(self, states: Sequence[RequestState], progress: bool | None) -> None:
+        pending = {state.request_id for state in states}
+        with generation_progress(len(states), progress) as advance:
+            while pending:
+                changed, num_tokens = self._poll()
+                advance(changed, num_tokens)
+                pending.difference_update(one.request_id for one in changed if one.is_finished)
+
+    def _poll(self) -> tuple[list[RequestState], int]:
+        """Wait for a step; the requests it changed, and how many tokens it brought."""
+        deltas = self._client.poll()
+        changed, to_abort = self._front.apply(deltas)
+        if to_abort:
+            self._client.abort(to_abort)
+        for state in changed:
+            if state.error is not None:
+                raise state.error
+        return changed, len(deltas)
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
+    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+        return [prompts]  # type: ignore[list-item]  # one prompt, by the line above
+    return prompts  # type: ignore[return-value]  # several
+
+
+def _one_each(params: Params, count: int) -> Sequence[SamplingParams]:
+    if params is None:
+        return [SamplingParams()] * count
+    if isinstance(params, SamplingParams):
+        return [params] * count
+    if len(params) != count:
+        raise RequestError(
+            f"{len(params)} sampling_params for {count} prompts. Give one for all, or one each.",
+            field="sampling_params",
+        )
+    return params

@@ -1,0 +1,83 @@
+"""The engine's own loop: commands in, steps, events out; for a thread or a process."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+
+from dougong.engine.commands import Abort, Add, Answer, Ask, Command, Died, Event, Stop
+from dougong.engine.core import EngineCore
+from dougong.errors import DougongError
+from dougong.messages import FinishReason, Request, RequestDelta
+
+
+class EngineLoop:
+    """Drives one engine until it is told to stop, or fails.
+
+    Commands are taken between steps; without requests it waits for one and uses no processor.
+
+    Args:
+        core: The engine; shut down when the loop ends.
+        inbox: Where commands arrive.
+        emit: Called with every event, in this thread.
+    """
+
+    def __init__(
+        self, core: EngineCore, inbox: queue.SimpleQueue[Command], emit: Callable[[Event], None]
+    ) -> None:
+        self._core = core
+        self._inbox = inbox
+        self._emit = emit
+        self._is_stopped = False
+
+    def run(self) -> None:
+        """Loop until `Stop`, or until the engine fails: its last event is then `Died`."""
+        try:
+            while not self._is_stopped:
+                self._take_commands()
+                deltas = self._core.step()
+                if deltas:
+                    self._emit(deltas)
+        except Exception as exc:  # noqa: BLE001 - whatever ends the engine is told, with its cause
+            self._emit(Died(exc))
+        finally:
+            self._core.shutdown()
+
+    def _take_commands(self) -> None:
+        """All that wait; where there is nothing else to do, at least one."""
+        try:
+            while not self._is_stopped:
+                self._obey(self._inbox.get(block=not self._core.has_requests()))
+        except queue.Empty:
+            return
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Add(requests):
+                refused = [delta for request in requests for delta in self._try_add(request)]
+                if refused:
+                    self._emit(refused)
+            case Abort(request_ids):
+                self._core.abort(request_ids)
+            case Ask(ticket, what):
+                self._answer(ticket, what)
+            case Stop():
+                self._is_stopped = True
+
+    def _try_add(self, request: Request) -> list[RequestDelta]:
+        try:
+            self._core.add(request)
+        except DougongError as exc:
+            return [
+                RequestDelta(
+                    request.request_id, [], finish_reason=FinishReason.ABORT, error=str(exc)
+                )
+            ]
+        return []
+
+    def _answer(self, ticket: int, what: str) -> None:
+        if what == "health":
+            self._core.health()
+            self._emit(Answer(ticket, None))
+        else:
+            self._emit(Answer(ticket, self._core.stats()))

@@ -1,0 +1,154 @@
+"""An engine in a process of its own, and the quick discovery of its death."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import queue
+import signal
+import threading
+from collections.abc import Callable
+
+from dougong.checkpoint import CheckpointFiles
+from dougong.config import EngineArgs
+from dougong.engine.channel import STOP_TIMEOUT_S, EngineChannel, engine_dead
+from dougong.engine.commands import Command, Died, Event, Ready, Stop
+from dougong.engine.process_main import EngineProcessArgs, run_engine_process
+from dougong.engine.wire import pack_command, unpack_event
+from dougong.errors import EngineDeadError
+from dougong.platforms import hand_over, open_platform
+
+_KILL_TIMEOUT_S = 2.0
+
+
+class ProcessChannel(EngineChannel):
+    """An engine in a spawned process. This process opens no device and loads no weight.
+
+    A pipe joins the two and nothing else holds its ends, so each sees the other's death at once.
+
+    Args:
+        args: The user's wishes.
+        on_event: Called with every event after the start, in a thread of this class.
+        files: The model's files.
+
+    Raises:
+        DougongError: The start failed, here or there.
+    """
+
+    def __init__(
+        self, args: EngineArgs, on_event: Callable[[Event], None], *, files: CheckpointFiles
+    ) -> None:
+        loaded = open_platform(args.platform, args.devices)
+        loaded.hooks.process_start("front", None)
+        self._on_event = on_event
+        self._dead: BaseException | None = None
+        self._is_closing = False
+        self._send_lock = threading.Lock()
+        self._first: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._started = False
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        told = EngineProcessArgs(
+            args=args,
+            files=files,
+            handover=hand_over(loaded),
+            log_level=_log_level(),
+            reasons=loaded.selection.reasons,
+        )
+        self.process = context.Process(
+            target=run_engine_process, args=(theirs, told), name="dougong-engine", daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        self._reader = threading.Thread(
+            target=self._read_events, name="dougong-events", daemon=True
+        )
+        self._reader.start()
+        self._wait_until_ready()
+
+    def send(self, command: Command) -> None:
+        """See `EngineChannel.send`."""
+        if self._dead is not None:
+            raise engine_dead(self._dead) from self._dead
+        try:
+            with self._send_lock:
+                self._connection.send_bytes(pack_command(command))
+        except OSError as exc:
+            self._reader.join(_KILL_TIMEOUT_S)  # it knows more of the cause than a broken pipe
+            cause = self._dead or exc
+            raise engine_dead(cause) from cause
+
+    def close(self) -> None:
+        """See `EngineChannel.close`."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        with contextlib.suppress(EngineDeadError):
+            self.send(Stop())
+        self.process.join(STOP_TIMEOUT_S)
+        if self.process.is_alive():
+            self.process.terminate()
+            self.process.join(_KILL_TIMEOUT_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self._reader.join(_KILL_TIMEOUT_S)
+        self._connection.close()
+
+    def _wait_until_ready(self) -> None:
+        try:
+            first = self._first.get()
+        except BaseException:  # Ctrl-C while loading
+            self.process.kill()
+            raise
+        if isinstance(first, Ready):
+            self.report = first.report
+            return
+        assert isinstance(first, Died), "nothing else comes before Ready"
+        self.close()
+        raise first.error
+
+    def _read_events(self) -> None:
+        try:
+            while True:
+                self._pass_on(unpack_event(self._connection.recv_bytes()))
+        except (EOFError, OSError):
+            self._note_end()
+
+    def _pass_on(self, event: Event) -> None:
+        if isinstance(event, Died):
+            self._dead = event.error
+        if self._started:
+            self._on_event(event)
+        else:
+            self._started = True
+            self._first.put(event)
+
+    def _note_end(self) -> None:
+        self.process.join(_KILL_TIMEOUT_S)
+        if self._dead is None:
+            error = EngineDeadError(self._how_it_ended())
+            if self._is_closing:
+                self._dead = error
+            else:
+                self._pass_on(Died(error))
+
+    def _how_it_ended(self) -> str:
+        if self._is_closing:
+            return "The engine was closed."
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            how = f"was killed by signal {-code} ({signal.Signals(-code).name})"
+            hint = " The system may have been out of memory." if code == -signal.SIGKILL else ""
+        else:
+            how, hint = f"ended with exit code {code}", ""
+        return (
+            f"The engine's process (pid {self.process.pid}) {how} and answers nothing more.{hint} "
+            "Start a new one."
+        )
+
+
+def _log_level() -> str | None:
+    logger = logging.getLogger("dougong")
+    return logging.getLevelName(logger.level) if logger.handlers and logger.level else None

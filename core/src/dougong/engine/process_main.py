@@ -1,0 +1,80 @@
+"""The engine's own process: joins its parent's choices and never outlives the parent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+import time
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+
+from dougong.checkpoint import CheckpointFiles
+from dougong.config import EngineArgs
+from dougong.engine.commands import Command, Died, Event, Ready, Stop
+from dougong.engine.core import EngineCore
+from dougong.engine.loop import EngineLoop
+from dougong.engine.wire import pack_event, unpack_command
+from dougong.log import configure_logging
+from dougong.platforms import Handover, join_parent
+
+GRACE_S = 3.0  # to free devices after the parent is gone; then the process ends as it stands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProcessArgs:
+    """All that the parent tells; picklable.
+
+    Attributes:
+        args: The user's wishes.
+        files: The model's files.
+        handover: The parent's platform.
+        log_level: Of the log on stderr; ``None``: no log.
+        reasons: Why the parent chose this platform and these devices.
+    """
+
+    args: EngineArgs
+    files: CheckpointFiles
+    handover: Handover
+    log_level: str | None
+    reasons: tuple[str, ...]
+
+
+def run_engine_process(connection: Connection, told: EngineProcessArgs) -> None:
+    """Body of the process.
+
+    Args:
+        connection: To the parent, for commands and events; its end means the parent is gone.
+        told: What to run.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which says Stop
+    if told.log_level is not None:
+        configure_logging(told.log_level)
+    inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
+    threading.Thread(target=_read_commands, args=(connection, inbox), daemon=True).start()
+
+    def emit(event: Event) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reader sees it too
+            connection.send_bytes(pack_event(event))
+
+    try:
+        loaded = join_parent(told.handover)
+        loaded = replace(loaded, selection=replace(loaded.selection, reasons=told.reasons))
+        loaded.hooks.process_start("engine", None)
+        core = EngineCore.start(told.args, loaded=loaded, files=told.files)
+    except BaseException as exc:  # noqa: BLE001 - raised again in the parent
+        emit(Died(exc))
+        return
+    emit(Ready(core.report))
+    EngineLoop(core, inbox, emit).run()
+
+
+def _read_commands(connection: Connection, inbox: queue.SimpleQueue[Command]) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            inbox.put(unpack_command(connection.recv_bytes()))
+    inbox.put(Stop())
+    time.sleep(GRACE_S)
+    os._exit(1)  # the main thread is stuck in a load or a step that nobody waits for

@@ -1,0 +1,173 @@
+"""One client's request: a prompt and its sequences, from tokens in to text out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dougong.engine.prompts import TokenizedPrompt
+from dougong.engine.sequence_text import SequenceText
+from dougong.engine.tokenizer import Tokenizer
+from dougong.errors import RequestError
+from dougong.messages import (
+    CompletionOutput,
+    Request,
+    RequestDelta,
+    RequestMetrics,
+    RequestOutput,
+    SamplingParams,
+)
+
+_SEEDS = 2**63
+
+
+class RequestState:
+    """A request on the side that knows text.
+
+    Attributes:
+        request_id: As the client named it, or made by the front end.
+        engine_ids: Ids of its sequences in the engine.
+        error: Why the engine could not serve it; it is over then.
+    """
+
+    __slots__ = (
+        "_by_engine_id",
+        "_metrics",
+        "_num_cached_tokens",
+        "_num_open",
+        "_prompt",
+        "_sequences",
+        "engine_ids",
+        "error",
+        "request_id",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt: TokenizedPrompt,
+        params: SamplingParams,
+        tokenizer: Tokenizer,
+    ) -> None:
+        self.request_id = request_id
+        self.error: RequestError | None = None
+        self._prompt = prompt
+        self._sequences = [
+            SequenceText(
+                index,
+                params,
+                tokenizer.detokenizer(skip_special_tokens=params.skip_special_tokens),
+                tokenizer.stop_token_ids,
+            )
+            for index in range(params.n)
+        ]
+        self.engine_ids = engine_ids(request_id, params.n)
+        self._by_engine_id = dict(zip(self.engine_ids, self._sequences, strict=True))
+        self._num_open = params.n
+        self._num_cached_tokens = 0
+        self._metrics = RequestMetrics(time.monotonic())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every sequence has ended."""
+        return self._num_open == 0
+
+    @property
+    def arrival_s(self) -> float:
+        """On ``time.monotonic()``."""
+        return self._metrics.arrival_s
+
+    def apply(self, delta: RequestDelta) -> bool:
+        """Add what a step brought to one sequence.
+
+        Returns:
+            Whether the engine must be told to end that sequence: its text has ended.
+        """
+        sequence = self._by_engine_id[delta.request_id]
+        if sequence.output.finish_reason is not None:
+            return False  # computed before the engine heard of the end
+        metrics = self._metrics
+        if metrics.first_token_s is None:
+            metrics.first_token_s = time.monotonic()
+            self._num_cached_tokens = delta.num_cached_tokens
+        if delta.error is not None:
+            self.error = RequestError(delta.error)
+        must_abort = sequence.apply(delta)
+        if sequence.output.finish_reason is not None:
+            self._num_open -= 1
+            if not self._num_open:
+                metrics.finished_s = time.monotonic()
+        return must_abort
+
+    def abort(self) -> list[str]:
+        """End what is still running; the engine ids to end there."""
+        ids = []
+        for engine_id, sequence in self._by_engine_id.items():
+            if not sequence.is_finished:
+                sequence.abort()
+                ids.append(engine_id)
+        if ids:
+            self._num_open = 0
+            self._metrics.finished_s = time.monotonic()
+        return ids
+
+    def snapshot(self) -> RequestOutput:
+        """Everything so far; later steps do not change it."""
+        return RequestOutput(
+            request_id=self.request_id,
+            prompt=self._prompt.text,
+            prompt_token_ids=self._prompt.token_ids,
+            outputs=[_copy(sequence.output) for sequence in self._sequences],
+            metrics=replace(self._metrics),
+            is_finished=self.is_finished,
+            num_cached_tokens=self._num_cached_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequestMaker:
+    """Turns a client's request into the engine's: one per sequence, forks of the first.
+
+    Attributes:
+        eos_token_ids: Ids that end a text.
+        draws: Where seeds come from that the client did not give.
+    """
+
+    eos_token_ids: frozenset[int]
+    draws: random.Random
+
+    def make(
+        self, state: RequestState, prompt: TokenizedPrompt, params: SamplingParams, priority: int
+    ) -> Iterator[Request]:
+        """The engine's requests; sequence ``i`` draws with ``seed + i``."""
+        first_id = state.engine_ids[0]
+        seed = params.seed
+        if seed is None and not params.is_greedy:
+            seed = self.draws.randrange(_SEEDS)
+        for index, engine_id in enumerate(state.engine_ids):
+            own_seed = None if seed is None else (seed + index) % _SEEDS
+            yield Request(
+                request_id=engine_id,
+                prompt_token_ids=prompt.token_ids,
+                sampling_params=_for_one(params, own_seed),
+                eos_token_ids=self.eos_token_ids,
+                priority=priority,
+                arrival_s=state.arrival_s,
+                fork_of=first_id if index else None,
+            )
+
+
+def engine_ids(request_id: str, n: int) -> tuple[str, ...]:
+    """Ids of a request's sequences: its own when there is one, else numbered."""
+    return (request_id,) if n == 1 else tuple(f"{request_id}#{index}" for index in range(n))
+
+
+def _for_one(params: SamplingParams, seed: int | None) -> SamplingParams:
+    return params if params.n == 1 and params.seed == seed else replace(params, n=1, seed=seed)
+
+
+def _copy(output: CompletionOutput) -> CompletionOutput:
+    logprobs = None if output.logprobs is None else list(output.logprobs)
+    return replace(output, token_ids=list(output.token_ids), logprobs=logprobs)

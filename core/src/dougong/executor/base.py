@@ -1,0 +1,77 @@
+"""What the engine asks of its ranks, however many there are and wherever they run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dougong.contracts import (
+    GrammarMask,
+    KVCacheConfig,
+    KVCacheGroup,
+    KVLayout,
+    LoadReport,
+    ModelRunnerOutput,
+    SchedulerOutput,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRanks:
+    """Loaded ranks, before their KV cache is sized.
+
+    Attributes:
+        loads: What loading did, by rank.
+        groups: KV cache groups with the layout their backend chose; the same on every rank.
+        available_bytes: What the KV cache may take on the rank that has least.
+    """
+
+    loads: tuple[LoadReport, ...]
+    groups: tuple[tuple[KVCacheGroup, KVLayout], ...]
+    available_bytes: int
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of parameters on the fullest rank."""
+        return max(load.weight_bytes for load in self.loads)
+
+
+class Executor(ABC):
+    """The ranks of one engine.
+
+    Order of calls: `start` → `initialize` → `execute` ... → `shutdown`. Every error that a
+    device caused leaves as the `DeviceError` its platform classified it as, with device, rank and
+    step, and the vendor's own exception chained; any other one leaves as it is.
+    """
+
+    @abstractmethod
+    def start(self) -> LoadedRanks:
+        """Open the devices, load the model, measure what is left."""
+
+    @abstractmethod
+    def initialize(self, config: KVCacheConfig) -> None:
+        """Allocate the KV cache on every rank and warm up."""
+
+    @abstractmethod
+    def execute(
+        self, step: SchedulerOutput, grammar: GrammarMask | None = None
+    ) -> ModelRunnerOutput:
+        """Run one step to its end."""
+
+    @abstractmethod
+    def health(self) -> None:
+        """Return if every rank answers.
+
+        Raises:
+            DeviceError: One does not.
+        """
+
+    @abstractmethod
+    def collect(self) -> tuple[Mapping[str, Any], ...]:
+        """Each rank's numbers for the status output."""
+
+    @abstractmethod
+    def shutdown(self) -> None:
+        """Free everything; callable at any time, twice."""

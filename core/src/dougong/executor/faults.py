@@ -1,0 +1,48 @@
+"""A vendor's exception, raised again in the core's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dougong.contracts import Platform
+from dougong.errors import DeviceError, DougongError
+
+
+@contextmanager
+def classified(
+    platform: Platform, *, device_index: int, rank: int, step_id: int | None = None
+) -> Iterator[None]:
+    """Errors inside the block leave it classified.
+
+    Raises:
+        DeviceError: Of the kind `Platform.classify_error` named, with device, rank and step; one
+            that came classified already gets what it lacks of these.
+        Exception: Whatever the platform does not call a device's fault, unchanged.
+    """
+    try:
+        yield
+    except DeviceError as exc:
+        if exc.rank is not None and (exc.step_id is not None or step_id is None):
+            raise
+        raise _placed(exc, device_index=device_index, rank=rank, step_id=step_id) from exc
+    except DougongError:
+        raise
+    except Exception as exc:
+        fault = platform.classify_error(exc)
+        if fault is None:
+            raise
+        device = device_index if fault.device_index is None else fault.device_index
+        raise fault.kind(fault.message, device_index=device, rank=rank, step_id=step_id) from exc
+
+
+def _placed(exc: DeviceError, *, device_index: int, rank: int, step_id: int | None) -> DeviceError:
+    """The same error with the places it lacks, in its message too."""
+    has_places = (exc.device_index, exc.rank, exc.step_id) != (None, None, None)
+    message = str(exc).rpartition(" (")[0] if has_places else str(exc)
+    return type(exc)(
+        message,
+        device_index=device_index if exc.device_index is None else exc.device_index,
+        rank=rank if exc.rank is None else exc.rank,
+        step_id=step_id if exc.step_id is None else exc.step_id,
+    )

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dougong import AsyncEngine, SamplingParams
+from dougong.errors import EngineDeadError, KernelFault, RequestError
+from tests.support.null_engine import NULL_OPTIONS, NullModels
+
+LONG = SamplingParams(max_tokens=200, temperature=0.0)
+
+
+@contextlib.asynccontextmanager
+async def running(model: str) -> AsyncIterator[AsyncEngine]:
+    async with await AsyncEngine.start(model, in_own_process=False, **NULL_OPTIONS) as engine:
+        yield engine
+
+
+async def settled(engine: AsyncEngine) -> None:
+    """Wait until nothing runs and no block is held."""
+    while True:
+        scheduler = (await engine.stats()).scheduler
+        if not (scheduler.num_running or scheduler.num_waiting):
+            assert scheduler.kv_cache.num_held_blocks == 0
+            return
+        await asyncio.sleep(0.001)
+
+
+async def test_several_streams_run_at_once_and_do_not_mix(null_models: NullModels) -> None:
+    model = null_models.write({"A": "aaaaaaaa", "B": "bbbbbbbb"})
+    async with running(model) as engine:
+
+        async def last_text(prompt: str) -> str:
+            return [o async for o in engine.generate(prompt, LONG)][-1].outputs[0].text
+
+        texts = await asyncio.gather(*(last_text(prompt) for prompt in "ABABAB"))
+        assert texts == ["aaaaaaaa", "bbbbbbbb"] * 3
+
+
+async def test_tokens_come_before_the_end(null_models: NullModels) -> None:
+    async with running(null_models.write(step_seconds=0.001)) as engine:
+        lengths = [len(o.outputs[0].token_ids) async for o in engine.generate([5], LONG)]
+        assert len(lengths) > 10
+        assert lengths == sorted(lengths)
+        assert lengths[-1] == 200
+
+
+async def test_a_consumer_that_leaves_ends_its_request_and_frees_its_blocks(
+    null_models: NullModels,
+) -> None:
+    async with running(null_models.write(step_seconds=0.001)) as engine:
+        stream = engine.generate([5], LONG)
+        await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+        await settled(engine)
+
+
+async def test_a_cancelled_consumer_ends_its_request_wherever_it_stands(
+    null_models: NullModels,
+) -> None:
+    async with running(null_models.write(step_seconds=0.001)) as engine:
+
+        async def consume() -> None:
+            async for _ in engine.generate([5] * 30, LONG):
+                pass
+
+        for delay_s in (0.0, 0.002, 0.01):
+            tasks = [asyncio.create_task(consume()) for _ in range(3)]
+            await asyncio.sleep(delay_s)
+            for task in tasks:
+                task.cancel()
+            assert all(
+                isinstance(end, asyncio.CancelledError)
+                for end in await asyncio.gather(*tasks, return_exceptions=True)
+            )
+            await settled(engine)
+        assert [o async for o in engine.generate([5], LONG)][-1].is_finished
+
+
+async def test_a_refused_request_ends_no_other(null_models: NullModels) -> None:
+    async with running(null_models.write(step_seconds=0.001)) as engine:
+        stream = engine.generate([5], LONG)
+        await anext(stream)
+        with pytest.raises(RequestError):
+            await anext(engine.generate([10**6], LONG))
+        assert [o async for o in stream][-1].outputs[0].finish_reason == "length"
+
+
+async def test_a_failed_device_ends_every_stream_with_its_cause(null_models: NullModels) -> None:
+    async with running(null_models.write(fail_at_step=5)) as engine:
+        streams = [engine.generate([token], LONG) for token in (5, 6)]
+
+        async def consume(stream: AsyncIterator[object]) -> None:
+            async for _ in stream:
+                pass
+
+        ends = await asyncio.gather(*map(consume, streams), return_exceptions=True)
+        for end in ends:
+            assert isinstance(end, EngineDeadError)
+            assert isinstance(end.__cause__, KernelFault)
+            assert end.__cause__.step_id == 5
+        with pytest.raises(EngineDeadError):
+            await anext(engine.generate([5], LONG))
+        with pytest.raises(EngineDeadError):
+            await engine.health()
+
+
+async def test_health_of_a_running_engine(null_models: NullModels) -> None:
+    async with running(null_models.write()) as engine:
+        await engine.health()
+
+
+async def test_closing_ends_open_streams(null_models: NullModels) -> None:
+    async with running(null_models.write(step_seconds=0.01)) as engine:
+        stream = engine.generate([5], LONG)
+        await anext(stream)
+        await engine.close()
+        with pytest.raises(EngineDeadError, match="closed"):
+            async for _ in stream:
+                pass

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import get_type_hints
+
+import typer
+from typer.testing import CliRunner
+
+from dougong.cli.engine_options import with_engine_options
+from dougong.config import EngineArgs, EngineOptions
+
+
+def given(*arguments: str) -> EngineArgs:
+    app, seen = typer.Typer(), list[EngineArgs]()
+
+    @app.command()
+    @with_engine_options
+    def command(args: EngineArgs, number: int = 1) -> None:
+        seen.append(args)
+
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+def test_nothing_given_leaves_everything_open_but_the_model() -> None:
+    assert given() == EngineArgs(model="demo")
+
+
+def test_options_arrive_with_their_types() -> None:
+    args = given(
+        "--model", "m", "--max-num-seqs", "3", "--no-enable-prefix-caching", "--enforce-eager",
+        "--device-memory-utilization", "0.5", "--number", "2",
+    )  # fmt: skip
+    assert args.max_num_seqs == 3
+    assert args.enable_prefix_caching is False
+    assert args.enforce_eager is True
+    assert args.device_memory_utilization == 0.5
+
+
+def test_keyword_options_are_the_fields_of_the_wishes() -> None:
+    wishes = get_type_hints(EngineArgs)
+    del wishes["model"]
+    assert get_type_hints(EngineOptions) == wishes

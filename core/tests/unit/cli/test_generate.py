@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.command_line import run_command
+from tests.support.null_engine import NullModels
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(null_models: NullModels) -> str:
+    return null_models.write({"A": "an answer, 好", "<|im_start|>": "a reply"})
+
+
+@pytest.mark.parametrize("flag", ["--stream", "--no-stream"])
+def test_the_text_goes_to_the_output_and_the_summary_beside_it(
+    model: str, capsys: Capture, flag: str
+) -> None:
+    assert run_command("generate", "A", "--model", model, "--platform", "null", flag) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "an answer, 好\n"
+    for word in ("tokens/s", "platform null", "float32", "memory:", "first"):
+        assert word in shown.err
+
+
+def test_the_prompt_may_be_an_option(model: str, capsys: Capture) -> None:
+    arguments = ("--prompt", "A", "--max-tokens", "2")
+    assert run_command("generate", *arguments, "--model", model, "--platform", "null") == 0
+    assert capsys.readouterr().out == "an\n"
+
+
+def test_a_question_goes_through_the_template(model: str, capsys: Capture) -> None:
+    arguments = ("--chat", "why?", "--system", "be brief", "--json")
+    assert run_command("generate", *arguments, "--model", model, "--platform", "null") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["text"] == "a reply"
+    assert "be brief" in answer["prompt"]
+
+
+def test_json_holds_the_answer_the_numbers_and_every_decision(model: str, capsys: Capture) -> None:
+    assert run_command("generate", "A", "--json", "--model", model, "--platform", "null") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["text"] == "an answer, 好"
+    assert answer["finish_reason"] == "stop"
+    assert answer["metrics"]["num_output_tokens"] == len(answer["token_ids"])
+    assert answer["metrics"]["time_to_first_token_s"] > 0
+    authors = {item["field"]: item["author"] for item in answer["start"]["decisions"]}
+    assert authors["max_num_seqs"] == "user"
+    assert answer["platform"] == "null"
+
+
+def test_a_stop_string_is_obeyed(model: str, capsys: Capture) -> None:
+    arguments = ("A", "--stop", "swer", "--model", model, "--platform", "null")
+    assert run_command("generate", *arguments) == 0
+    assert capsys.readouterr().out == "an an\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("A", "--chat", "b"), ("A", "--prompt", "b"), ("A", "--system", "s")]
+)
+def test_a_command_that_asks_nothing_or_twice_is_refused(
+    model: str, arguments: tuple[str, ...]
+) -> None:
+    assert run_command("generate", *arguments, "--model", model, "--platform", "null") == 2
+
+
+def test_a_request_that_can_never_be_served_ends_with_its_own_code(
+    model: str, capsys: Capture
+) -> None:
+    arguments = ("A" * 300, "--model", model, "--platform", "null")
+    assert run_command("generate", *arguments) == 4
+    assert "at most 255" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_start_report_is_logged_when_asked_for(model: str, capsys: Capture) -> None:
+    arguments = ("generate", "A", "--model", model, "--platform", "null")
+    assert run_command(*arguments) == 0
+    assert "max_model_len" not in capsys.readouterr().err
+    assert run_command(*arguments, "-v") == 0
+    assert "max_model_len = 256 [checkpoint]" in capsys.readouterr().err
+
+
+def test_help_lists_the_options_of_command_and_engine(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run_command("generate", "--help") == 0
+    shown = capsys.readouterr().out
+    for option in ("--chat", "--max-tokens", "--platform", "--kv-cache-dtype", "Examples"):
+        assert option in shown

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dougong.config import EngineArgs, EngineConfig, resolve
+from dougong.contracts import KVBuffer, KVCacheGroup, KVCacheSpec, KVLayout, LoadReport
+from dougong.engine.kv_sizing import size_kv_cache, with_block_size
+from dougong.errors import ConfigError, PluginError
+from dougong.executor import LoadedRanks
+from tests.support.made_up_cards import GIB, made_up_card, made_up_model
+
+WEIGHTS = 2 * GIB
+
+
+def config(**wishes: Any) -> EngineConfig:
+    args = EngineArgs(model="made-up/model", **wishes)
+    return resolve(args, made_up_model(), made_up_card(), platform="paper").config
+
+
+def group(*layers: int, block_size: int = 16) -> tuple[KVCacheGroup, KVLayout]:
+    spec = KVCacheSpec(num_kv_heads=4, head_dim=64, dtype="bfloat16", block_size=block_size)
+    buffers = tuple(
+        KVBuffer(name=name, block_shape=(block_size, 4, 64), dtype="bfloat16") for name in "kv"
+    )
+    layout = KVLayout(name="plain", buffers=buffers, block_sizes=(block_size,))
+    return KVCacheGroup(spec, layers), layout
+
+
+def ranks(*groups: tuple[KVCacheGroup, KVLayout], available_bytes: int = 100 * GIB) -> LoadedRanks:
+    load = LoadReport(weight_bytes=WEIGHTS, seconds=0.0)
+    return LoadedRanks((load,), groups or (group(*range(22)),), available_bytes)
+
+
+def test_weights_and_cache_stay_inside_the_budget_whatever_a_rank_says() -> None:
+    asked = config(max_num_seqs=10**6, max_num_batched_tokens=10**6)
+    sized = size_kv_cache(asked, ranks())
+    block_bytes = 22 * 2 * 16 * 4 * 64 * 2
+    assert WEIGHTS + sized.size.num_bytes <= asked.memory.budget_bytes
+    assert WEIGHTS + sized.size.num_bytes + block_bytes > asked.memory.budget_bytes
+    assert sized.worker.num_blocks == sized.scheduler.num_blocks == sized.size.num_blocks
+
+
+def test_what_a_rank_has_left_counts_where_it_is_less() -> None:
+    sized = size_kv_cache(config(), ranks(available_bytes=GIB))
+    assert sized.size.num_bytes <= GIB
+
+
+def test_no_more_than_can_be_in_use_is_taken() -> None:
+    sized = size_kv_cache(config(max_num_seqs=1, max_model_len=100), ranks())
+    assert sized.size.num_blocks == 7
+
+
+def test_every_group_has_every_block_in_its_own_buffers() -> None:
+    one = size_kv_cache(config(num_kv_blocks=100), ranks(group(*range(22))))
+    two = size_kv_cache(config(num_kv_blocks=100), ranks(group(*range(11)), group(*range(11, 22))))
+    assert one.size.num_bytes == two.size.num_bytes
+    assert two.scheduler.num_groups == 2
+
+
+def test_a_backend_may_settle_the_block_size_where_the_user_did_not() -> None:
+    sized = size_kv_cache(config(), ranks(group(*range(22), block_size=64)))
+    assert sized.scheduler.block_size == 64
+    assert sized.decisions[0].author == "backend plain"
+    assert with_block_size(config(), 64).kv_cache.block_size == 64
+
+
+def test_a_backend_never_overrides_the_users_block_size() -> None:
+    with pytest.raises(ConfigError, match=r"block_size=32.*plain uses 64"):
+        size_kv_cache(config(block_size=32), ranks(group(*range(22), block_size=64)))
+
+
+def test_groups_of_different_block_sizes_are_the_workers_fault() -> None:
+    with pytest.raises(PluginError, match="same"):
+        size_kv_cache(config(), ranks(group(0), group(1, block_size=64)))
+
+
+def test_reserved_blocks_are_not_for_requests() -> None:
+    kv_group, layout = group(*range(22))
+    sized = size_kv_cache(
+        config(num_kv_blocks=10), ranks((kv_group, replace(layout, reserved_blocks=2)))
+    )
+    assert sized.scheduler.num_usable_blocks == 8

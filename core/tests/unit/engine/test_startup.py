@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dougong.config import EngineArgs
+from dougong.contracts import ConfigChange, ConfigView
+from dougong.engine.startup import StartedEngine, start_engine
+from dougong.errors import CheckpointError, ConfigError, PluginError
+from dougong.testing.null_platform import NullPlatform
+from dougong.testing.null_worker import NullWorker
+from tests.support.null_engine import NullModels
+from tests.support.tiny_models import tiny_config, write_tiny_checkpoint
+
+
+def start(model: str, **options: Any) -> StartedEngine:
+    return start_engine(EngineArgs(model=model, platform="null", **options))
+
+
+def test_a_platforms_proposals_reach_the_configuration(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ConfigView] = []
+
+    def propose(self: NullPlatform, config: ConfigView) -> list[ConfigChange]:
+        seen.append(config)
+        return [ConfigChange("block_size", 8, "it likes eight")]
+
+    monkeypatch.setattr(NullPlatform, "check_and_update_config", propose)
+    started = start(null_models.write(), max_num_seqs=3)
+    assert started.report.block_size == 8
+    assert seen[0].block_size is None
+    assert seen[0].max_num_seqs == 3
+    assert seen[0].explicit >= {"max_num_seqs"}
+    with pytest.raises(ConfigError, match=r"block_size=4 .*block_size=8"):
+        start(null_models.write(), block_size=4)
+
+
+QUERIES = {
+    "facts": lambda self, device_index: 1 // 0,
+    "claims": lambda self, arch: 1 // 0,
+    "check_and_update_config": lambda self, config: 1 // 0,
+    "get_worker_cls": lambda self: 1 // 0,
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_that_raises_is_the_plugins_fault(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(NullPlatform, query, QUERIES[query])
+    with pytest.raises(PluginError, match=rf"null failed to answer {query}\(\)"):
+        start(null_models.write())
+
+
+def test_a_start_that_fails_late_frees_what_it_took(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[NullWorker] = []
+    monkeypatch.setattr(NullWorker, "shutdown", lambda self: ended.append(self))
+    with pytest.raises(ConfigError, match="available"):
+        start(null_models.write(available_bytes=10), num_kv_blocks=100)
+    assert len(ended) == 1
+
+
+def test_an_unknown_architecture_is_refused_with_the_known_ones(
+    null_models: NullModels, tmp_path: Path
+) -> None:
+    config = tiny_config(architectures=["LamaForCausalLM"])
+    folder = write_tiny_checkpoint(tmp_path / "unknown", config)
+    with pytest.raises(CheckpointError, match="nearest is LlamaForCausalLM"):
+        start(str(folder))
+
+
+def test_the_report_is_plain_data(null_models: NullModels) -> None:
+    report = start(null_models.write()).report.to_json()
+    assert report["platform"] == "null"
+    assert set(report["seconds"]) == {"platform", "describe", "load", "warm_up"}
+    assert {decision["field"] for decision in report["decisions"]} >= {"dtype", "num_kv_blocks"}

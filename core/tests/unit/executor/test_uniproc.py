@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dougong.contracts import (
+    CachedRequestData,
+    ConfigView,
+    KVCacheConfig,
+    NewRequestData,
+    SamplingParams,
+    SchedulerOutput,
+    WorkerContext,
+    WorkerState,
+)
+from dougong.errors import KernelFault
+from dougong.executor import UniprocExecutor
+from dougong.testing.null_platform import NullPlatform
+from dougong.testing.null_worker import NullWorker
+
+STEP = SchedulerOutput(
+    step_id=0,
+    scheduled_new_reqs=[
+        NewRequestData("a", [5, 6], 2, SamplingParams(temperature=0.0), frozenset(), ([0],), 0)
+    ],
+    scheduled_cached_reqs=CachedRequestData(),
+    num_scheduled_tokens={"a": 2},
+    total_num_scheduled_tokens=2,
+)
+
+
+def make(**orders: Any) -> UniprocExecutor:
+    config = ConfigView(
+        model="m", hf_config={"null": orders}, block_size=4, kv_cache_dtype="float32"
+    )
+    context = WorkerContext(platform=NullPlatform(), config=config, model_path="m")
+    return UniprocExecutor(NullWorker, context)
+
+
+def state(executor: UniprocExecutor) -> WorkerState:
+    return executor._worker.state
+
+
+def started(**orders: Any) -> UniprocExecutor:
+    executor = make(**orders)
+    loaded = executor.start()
+    executor.initialize(KVCacheConfig(8, tuple(group for group, _ in loaded.groups)))
+    return executor
+
+
+def test_a_worker_goes_through_its_life_in_order() -> None:
+    executor = make(available_bytes=1234)
+    loaded = executor.start()
+    assert loaded.available_bytes == 1234
+    assert loaded.weight_bytes == 0
+    executor.initialize(KVCacheConfig(8, tuple(group for group, _ in loaded.groups)))
+    assert state(executor) is WorkerState.RUNNING
+    executor.health()
+    assert executor.collect() == ({},)
+    executor.shutdown()
+    executor.shutdown()
+    assert state(executor) is WorkerState.SHUT_DOWN
+
+
+def test_a_step_is_run_to_its_end() -> None:
+    output = started().execute(STEP)
+    assert output.step_id == 0
+    assert output.req_ids == ["a"]
+
+
+def test_a_failed_step_says_device_rank_and_step() -> None:
+    executor = started(fail_at_step=0)
+    with pytest.raises(KernelFault) as caught:
+        executor.execute(STEP)
+    assert (caught.value.device_index, caught.value.rank, caught.value.step_id) == (0, 0, 0)
