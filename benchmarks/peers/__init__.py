@@ -1,0 +1,1 @@
+"""Dougong beside vLLM, transformers and llama.cpp, each in its own environment."""
