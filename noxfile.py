@@ -97,9 +97,10 @@ def imports(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """Run all tests; arguments go to pytest: `nox -s tests -- -k scheduler`."""
+    """Run all tests in two processes; arguments go to pytest: `nox -s tests -- -k scheduler`."""
     with session.chdir(CORE):
-        _run(session, "pytest", "--durations=10", *session.posargs, env=ONE_THREAD)
+        together = ("-n", "2", "--dist", "loadfile")
+        _run(session, "pytest", "--durations=10", *together, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(reuse_venv=True)
