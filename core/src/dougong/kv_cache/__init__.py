@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dougong.kv_cache.allocator import BlockAllocator, KVCacheUsage
+from dougong.kv_cache.allocator import BlockAllocator, KVCacheUsage, SharedBlocks
 from dougong.kv_cache.block_pool import BlockPool
 from dougong.kv_cache.block_table import BlockTable
 from dougong.kv_cache.prefix_index import BlockHasher, PrefixIndex
@@ -16,5 +16,6 @@ __all__ = [
     "KVCacheUsage",
     "PoolSize",
     "PrefixIndex",
+    "SharedBlocks",
     "resolve_pool_size",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 
-from dougong.kv_cache import BlockAllocator
+from dougong.kv_cache import BlockAllocator, SharedBlocks
 from dougong.scheduler.queue import RequestQueue, first_to_preempt, first_to_run
 from dougong.scheduler.state import Phase, SequenceState
 
@@ -41,8 +41,26 @@ class RunningRequests:
 
     def has_room_for(self, state: SequenceState) -> bool:
         """Whether `try_enter` would succeed, judged by what it found at the last attempt."""
-        needed = state.num_free_needed + self._headroom(state)
-        return needed <= self.allocator.pool.num_free
+        headroom = self.headroom(state, self.last(), len(self))
+        return state.num_free_needed + headroom <= self.allocator.pool.num_free
+
+    def look_up(self, state: SequenceState) -> SharedBlocks:
+        """The blocks a waiting request could share now; notes in it what it needs besides."""
+        shared = self._shared_blocks(state)
+        state.num_free_needed = self.allocator.num_free_needed(len(state.token_ids), shared)
+        return shared
+
+    def headroom(
+        self, newcomer: SequenceState, last: SequenceState | None, num_running: int
+    ) -> int:
+        """Blocks to leave for ``num_running`` requests to grow into, the last of them ``last``.
+
+        Without them a newcomer that is last in running order would be preempted within a few
+        steps and its work lost; one that is not last has nothing to fear.
+        """
+        if last is None or newcomer.order < last.order:
+            return 0
+        return num_running * self.allocator.num_groups
 
     def try_enter(self, state: SequenceState) -> bool:
         """Give a waiting request blocks for all its known tokens, as far as possible by sharing.
@@ -53,8 +71,7 @@ class RunningRequests:
         if len(self) and not self.has_room_for(state):
             return False  # without a look-up, so that waiting costs a step nothing
         table, num_tokens = state.table, len(state.token_ids)
-        shared = self._shared_blocks(state)
-        state.num_free_needed = self.allocator.num_free_needed(num_tokens, shared)
+        shared = self.look_up(state)
         if not self.has_room_for(state):
             return False
         is_allocated = self.allocator.try_allocate(table, num_tokens, shared)
@@ -128,18 +145,7 @@ class RunningRequests:
             states.sort(key=first_to_run)  # so that whoever is preempted has not grown before
         return states
 
-    def _headroom(self, newcomer: SequenceState) -> int:
-        """Blocks left for the running ones to grow into.
-
-        Without them a newcomer that is last in running order would be preempted within a few
-        steps and its work lost; one that is not last has nothing to fear.
-        """
-        last = self.last()
-        if last is None or newcomer.order < last.order:
-            return 0
-        return len(self) * self.allocator.num_groups
-
-    def _shared_blocks(self, state: SequenceState) -> tuple[Sequence[int], ...]:
+    def _shared_blocks(self, state: SequenceState) -> SharedBlocks:
         found = self.allocator.find_prefix(state.table, state.token_ids)
         parent = state.parent
         if parent is None or parent.phase is not Phase.DECODING:

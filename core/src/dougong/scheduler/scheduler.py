@@ -109,8 +109,7 @@ class Scheduler:
         # What was just taken from one request must not go to a new one.
         may_admit = not self._preempted_ids
         if may_admit and (head := self._waiting.peek()) is not None:
-            max_num_seqs = self.config.max_num_seqs
-            make_way(head, self._running, max_num_seqs=max_num_seqs, preempt=self._preempt)
+            make_way(head, self._running, config=self.config, preempt=self._preempt)
         draft = StepDraft(
             self._next_step_id,
             decode_counts=self._running.decode_counts.copy(),

@@ -1,7 +1,16 @@
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
 import pytest
 
+from dougong.errors import RequestError
+from dougong.messages import SchedulerOutput
+from dougong.scheduler.preemption import make_way
+from dougong.scheduler.state import SequenceState
 from tests.unit.scheduler.harness import Harness, make_request
 
 
@@ -160,4 +169,111 @@ def test_an_urgent_request_does_not_wait_behind_a_long_prompt_of_lower_priority(
     output = harness.step()
     assert output is not None
     assert output.num_scheduled_tokens == {"urgent": 5, "long": 3}
+    harness.run()
+
+
+def urgent_step(harness: Harness, prompt: int | list[int]) -> SchedulerOutput:
+    """Let one more request of the highest priority wait; the step that follows."""
+    harness.add(make_request("urgent", prompt, max_tokens=1, priority=0))
+    output = harness.step()
+    assert output is not None
+    return output
+
+
+def test_nobody_is_preempted_for_one_that_the_headroom_keeps_out() -> None:
+    harness = Harness(policy="priority", block_size=4, num_blocks=8, max_num_seqs=4)
+    for name, num_tokens, priority in (("low", 5, 1), ("high", 21, 0)):
+        harness.add(make_request(name, num_tokens, max_tokens=3, priority=priority))
+        harness.step()
+    assert harness.scheduler.allocator.pool.num_free == 0
+    assert urgent_step(harness, 5).preempted_req_ids == []
+    harness.run()
+    assert preemptions(harness) == []
+
+
+def test_a_block_that_others_still_hold_is_not_counted_as_given_up() -> None:
+    harness = Harness(policy="priority", block_size=4, num_blocks=8, max_num_seqs=4)
+    shared = list(range(16))
+    for name, priority in (("high", 0), ("low", 1)):
+        harness.add(make_request(name, [*shared, priority], max_tokens=3, priority=priority))
+        harness.step()
+    assert harness.scheduler.allocator.pool.num_free == 2  # and 1 more without the low one
+    assert urgent_step(harness, 15).preempted_req_ids == []
+    harness.run()
+
+
+def test_what_a_victim_shared_with_the_urgent_one_is_needed_once_it_is_gone() -> None:
+    harness = Harness(policy="priority", block_size=4, num_blocks=8, max_num_seqs=4)
+    shared = list(range(12))
+    for name, prompt, priority in (("high", [77] * 9, 0), ("low", [*shared, 1], 1)):
+        harness.add(make_request(name, prompt, max_tokens=3, priority=priority))
+        harness.step()
+    assert harness.scheduler.allocator.pool.num_free == 1
+    # 2 blocks beside the shared ones; without the low one 5 blocks and the headroom of 1, of 5.
+    assert urgent_step(harness, [*shared, *range(50, 58)]).preempted_req_ids == []
+    harness.run()
+
+
+def test_nobody_is_preempted_for_one_that_finds_no_token_left_in_the_step() -> None:
+    harness = Harness(policy="priority", block_size=4, num_blocks=32, max_num_seqs=2, budget=8)
+    harness.add(make_request("low", 3, max_tokens=20, priority=1))
+    harness.step()
+    harness.add(make_request("long", 60, max_tokens=1, priority=0))
+    harness.step()
+    assert urgent_step(harness, 3).preempted_req_ids == []
+    harness.run()
+    assert preemptions(harness) == ["low"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_gives_way_gives_way_to_one_that_enters_in_that_step(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    harness = Harness(
+        policy="priority",
+        block_size=random.choice([1, 2, 4]),
+        num_blocks=random.randint(8, 20),
+        max_num_seqs=random.choice([2, 4, 6]),
+        budget=random.choice([6, 9, 30]),
+        max_model_len=40,
+        caching=bool(seed % 2),
+        groups=random.choice([1, 2]),
+    )
+    gave_way = list[tuple[str, str]]()
+
+    def noting(
+        head: SequenceState,
+        *args: Any,
+        preempt: Callable[[SequenceState], None],
+        **options: Any,
+    ) -> None:
+        def noted(victim: SequenceState) -> None:
+            gave_way.append((victim.request_id, head.request_id))
+            preempt(victim)
+
+        make_way(head, *args, preempt=noted, **options)
+
+    monkeypatch.setattr("dougong.scheduler.scheduler.make_way", noting)
+    for number in range(30):
+        prompt = [*range(random.choice([0, 5, 8])), *random.choices(range(3), k=4)]
+        live = list(harness.scheduler.block_tables())
+        parent = random.choice(live) if live and random.random() < 0.3 else None
+        if parent is not None:
+            prompt = list(harness.requests[parent].prompt_token_ids)
+        with contextlib.suppress(RequestError):
+            harness.add(
+                make_request(
+                    f"r{number}",
+                    prompt,
+                    max_tokens=random.randint(1, 12),
+                    priority=random.randint(0, 2),
+                    fork_of=parent,
+                )
+            )
+        for _ in range(random.randint(0, 3)):
+            gave_way.clear()
+            output = harness.step()
+            entered = [new.request_id for new in output.scheduled_new_reqs] if output else []
+            assert {head for _, head in gave_way} <= set(entered)
     harness.run()
