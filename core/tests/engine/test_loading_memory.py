@@ -1,4 +1,4 @@
-"""Loading needs little more memory than the model that is loaded, whatever the file format."""
+"""Loading, packing included, needs little more memory than the model, whatever the format."""
 
 from __future__ import annotations
 
@@ -20,22 +20,36 @@ PROGRAM = """
 import sys
 import torch
 import gguf, safetensors.torch
-from dougong.checkpoint import open_tensors, read_config, resolve_reference
-from dougong.models import ModelRegistry, load_model
+from dougong.checkpoint import read_config, resolve_reference
+from dougong.contracts import ConfigView, Registration, WorkerContext
+from dougong.contracts.registration import marked_objects
+from dougong.cpu import kernels
+from dougong.cpu.platform import CpuPlatform
+from dougong.cpu.worker import CpuWorker
 
 def memory(field):
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 torch.ones(64, 64) @ torch.ones(64, 64)
-files = resolve_reference(sys.argv[1])
-config = read_config(files)
-cls = ModelRegistry().resolve(config["architectures"])
+config = read_config(resolve_reference(sys.argv[1]))
+view = ConfigView(
+    model=sys.argv[1], architecture=config["architectures"][0], hf_config=config,
+    dtype=sys.argv[2], kv_cache_dtype=sys.argv[2], block_size=16, max_model_len=256,
+)
+registrations = tuple(
+    Registration(mark=mark, target=target, plugin="cpu", distribution="dougong")
+    for target, mark in marked_objects([vars(kernels)])
+)
+worker = CpuWorker(WorkerContext(
+    platform=CpuPlatform(), config=view, model_path=sys.argv[1], registrations=registrations
+))
+worker.init_device()
 open("/proc/self/clear_refs", "w").write("5")
 before = memory("VmRSS")
-dtype = getattr(torch, sys.argv[2])
-model, report = load_model(cls, config, dtype, torch.device("cpu"), open_tensors(files))
-print(report.model_bytes, memory("VmHWM") - before)
+report = worker.load_model()
+assert "cpu/packed_linear" in report.implementations["linear"], report
+print(report.weight_bytes, memory("VmHWM") - before)
 """
 
 

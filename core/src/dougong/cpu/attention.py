@@ -126,6 +126,19 @@ class NativeAttentionBackend(AttentionBackend):
             block_sizes=_BLOCK_SIZES,
         )
 
+    def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
+        """Partial results of long decodes that are split over the keys; layers share them."""
+        library = get_library()
+        assert not isinstance(library, native.NotBuilt), "supports() has said no"
+        return native.attention_workspace_bytes(
+            library,
+            head_dim=request.head_dim,
+            num_heads=request.num_heads,
+            num_kv_heads=request.num_kv_heads,
+            dtype=getattr(torch, request.dtype),
+            cache_dtype=getattr(torch, request.kv_dtype),
+        )
+
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         """One layer."""
         return NativeAttentionImpl(request, scale)

@@ -49,7 +49,7 @@ class PackedLinear:
     def __init__(self, op: Linear) -> None:
         self._num_outputs = op.weight.shape[0]
         library = _library()
-        packed = native.pack_linear(library, op.weight)
+        packed = native.pack_linear(library, op.weight, consume=True)
         self._call = native.bind_linear(library, packed, bias=op.bias)
         _release(op.weight)
 
@@ -72,7 +72,7 @@ class PackedGateUpAct:
         library = _library()
         gate, up = op.weight.chunk(2)
         gate_bias, up_bias = (None, None) if op.bias is None else op.bias.chunk(2)
-        packed = native.pack_gate_up(library, gate, up)
+        packed = native.pack_gate_up(library, gate, up, consume=True)
         self._num_outputs = gate.shape[0]
         self._call = native.bind_gate_up_act(
             library,
@@ -97,7 +97,7 @@ class PackedLMHead:
     def __init__(self, op: LMHead) -> None:
         self._num_outputs = op.weight.shape[0]
         library = _library()
-        packed = native.pack_linear(library, op.weight)
+        packed = native.pack_linear(library, op.weight, consume=True)
         self._call = native.bind_linear(library, packed, out_dtype=torch.float32)
         if op.embedding is not None:
             op.embedding.bind("cpu/packed_embedding", PackedEmbedding(op.embedding, packed))

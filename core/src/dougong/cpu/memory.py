@@ -44,10 +44,12 @@ def read_memory(root: Path = Path("/")) -> HostMemory:
     limits = [*_limits_v2(root), *_limits_v1(root)]
     if not limits:
         return HostMemory(total, free)
-    quota, used, source = min(limits, key=lambda limit: limit[0])
+    # The tightest limit need not be the fullest: a group further up may have less left.
+    left = min(limit - used for limit, used, _ in limits)
+    quota, _, source = min(limits, key=lambda limit: limit[0])
     if quota >= total:
         return HostMemory(total, free)
-    return HostMemory(total, min(free, max(0, quota - used)), quota, source)
+    return HostMemory(total, max(0, min(free, left)), quota, source)
 
 
 def resident_bytes(root: Path = Path("/")) -> int:
@@ -83,26 +85,31 @@ def _groups(root: Path) -> dict[str, str]:
 
 
 def _limits_v2(root: Path) -> list[tuple[int, int, str]]:
-    return _limits_upwards(
-        root / "sys/fs/cgroup", _groups(root).get(""), "memory.max", "memory.current"
-    )
+    names = _Files("memory.max", "memory.current", "inactive_file")
+    return _limits_upwards(root / "sys/fs/cgroup", _groups(root).get(""), names)
 
 
 def _limits_v1(root: Path) -> list[tuple[int, int, str]]:
-    limits = _limits_upwards(
-        root / "sys/fs/cgroup/memory",
-        _groups(root).get("memory"),
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-    )
+    names = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    limits = _limits_upwards(root / "sys/fs/cgroup/memory", _groups(root).get("memory"), names)
     return [limit for limit in limits if limit[0] < _UNLIMITED_V1]
 
 
-def _limits_upwards(
-    mount: Path, group: str | None, limit_name: str, usage_name: str
-) -> list[tuple[int, int, str]]:
-    """``(limit, usage, file)`` of the group and of all above it; inside a container the group's own
-    path may not exist under the mount, whose root is then the container's group."""
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Names of a group's files, and of the file cache that is given back when memory is wanted."""
+
+    limit: str
+    usage: str
+    reclaimable: str
+
+
+def _limits_upwards(mount: Path, group: str | None, names: _Files) -> list[tuple[int, int, str]]:
+    """``(limit, bytes in use, file)`` of the group and of all above it.
+
+    Inside a container the group's own path may not exist under the mount, whose root is then the
+    container's group.
+    """
     if group is None:
         return []
     folders = [mount]
@@ -110,10 +117,21 @@ def _limits_upwards(
         folders.append(folders[-1] / part)
     found = []
     for folder in folders:
-        limit, usage = _number(folder / limit_name), _number(folder / usage_name)
+        limit = _number(folder / names.limit)
         if limit is not None:
-            found.append((limit, usage or 0, str(folder / limit_name)))
+            # A model file that was just read counts as use, but makes way for anything else.
+            cached = _statistics(folder / "memory.stat").get(names.reclaimable, 0)
+            used = max(0, (_number(folder / names.usage) or 0) - cached)
+            found.append((limit, used, str(folder / names.limit)))
     return found
+
+
+def _statistics(path: Path) -> dict[str, int]:
+    try:
+        rows = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
 def _number(path: Path) -> int | None:

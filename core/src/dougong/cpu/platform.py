@@ -88,7 +88,8 @@ class CpuPlatform(Platform):
         library = get_library()
         if isinstance(library, NotBuilt):
             return KernelReport(missing={NATIVE_LIBRARY: library.reason})
-        return KernelReport(loaded=(f"{NATIVE_LIBRARY} {library.level}",))
+        better = {f"{NATIVE_LIBRARY} above {library.level}": library.note} if library.note else {}
+        return KernelReport(loaded=(f"{NATIVE_LIBRARY} {library.level}",), missing=better)
 
     def check_and_update_config(self, config: ConfigView) -> Sequence[ConfigChange]:
         """The memory is shared with everything else on the host."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dougong.contracts import WorkerState
+from dougong.contracts import KVCacheConfig, WorkerState
 from dougong.cpu.memory import read_memory, resident_bytes
+from dougong.cpu.native import NotBuilt, advise_huge_pages
+from dougong.cpu.native_library import get_library
 from dougong.reference import ReferenceWorker
 
 # Rows of a step alive at once, in units of one row of the widest activation: input, gate and up,
@@ -24,11 +26,20 @@ class CpuWorker(ReferenceWorker):
         share = int(memory.limit_bytes * (self.config.device_memory_utilization or 0.0))
         return max(0, min(share - resident_bytes(), memory.free_bytes) - step_bytes)
 
+    def initialize_kv_cache(self, config: KVCacheConfig) -> None:
+        """Ask for large pages before the first write: a step touches blocks all over the cache, and
+        with small pages a third of attention's time was spent looking up addresses (NOTES.md)."""
+        super().initialize_kv_cache(config)
+        library = get_library()
+        if not isinstance(library, NotBuilt):
+            for buffer in self._bound_attention().buffers():
+                advise_huge_pages(library, buffer)
+
     def estimate_step_bytes(self) -> int:
-        """Activations of the largest step, and float32 logits of every sequence with a copy."""
+        """Activations of the largest step, and what sampling makes of every sequence's logits."""
         config, hf = self.config, self.config.hf_config
-        num_tokens, num_seqs = config.max_num_batched_tokens or 1, config.max_num_seqs or 1
+        num_tokens = config.max_num_batched_tokens or 1
         widest = max(int(hf["hidden_size"]), 2 * int(hf.get("intermediate_size", 0)))
         activations = num_tokens * widest * _LIVE_ROWS * _FLOAT32_BYTES
-        logits = 2 * num_seqs * int(hf["vocab_size"]) * _FLOAT32_BYTES
-        return activations + logits + self._bound_attention().workspace_bytes(num_tokens)
+        workspace = self._bound_attention().workspace_bytes(num_tokens)
+        return activations + workspace + self.estimate_sampling_bytes()

@@ -84,3 +84,39 @@ def test_the_tightest_of_several_limits_counts(tmp_path: Path) -> None:
         "sys/fs/cgroup/a/b/memory.max": f"{3 * GIB}",
     }
     assert read_memory(machine(tmp_path, "0::/a/b\n", files)).quota_bytes == 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "folder", "usage_name", "limit_name", "cached"),
+    [
+        ("0::/a\n", "sys/fs/cgroup/a", "memory.current", "memory.max", "inactive_file"),
+        (
+            "5:memory:/a\n",
+            "sys/fs/cgroup/memory/a",
+            "memory.usage_in_bytes",
+            "memory.limit_in_bytes",
+            "total_inactive_file",
+        ),
+    ],
+)
+def test_file_cache_that_makes_way_counts_as_free(
+    tmp_path: Path, cgroup: str, folder: str, usage_name: str, limit_name: str, cached: str
+) -> None:
+    files = {
+        f"{folder}/{limit_name}": f"{2 * GIB}",
+        f"{folder}/{usage_name}": f"{2 * GIB}",
+        f"{folder}/memory.stat": f"anon 5\n{cached} {GIB}\n",
+    }
+    assert read_memory(machine(tmp_path, cgroup, files)).free_bytes == GIB
+
+
+def test_what_is_left_is_that_of_the_fullest_group_above(tmp_path: Path) -> None:
+    files = {
+        "sys/fs/cgroup/a/memory.max": f"{4 * GIB}",
+        "sys/fs/cgroup/a/memory.current": f"{3 * GIB}",
+        "sys/fs/cgroup/a/b/memory.max": f"{2 * GIB}",
+        "sys/fs/cgroup/a/b/memory.current": "0",
+    }
+    memory = read_memory(machine(tmp_path, "0::/a/b\n", files))
+    assert memory.quota_bytes == 2 * GIB
+    assert memory.free_bytes == GIB

@@ -22,6 +22,7 @@ Bound at load (each takes `library` first), then called in the step:
 
 Unbound: `pack_linear(library, weight)`, `pack_gate_up(library, gate, up)`,
 `embedding(library, table_or_packed, ids, out)`, `argmax_rows(library, logits, out)`,
+`attention_workspace_bytes(library, ...)` for what attention keeps beside its arguments,
 `advise_huge_pages(library, tensor)` for a cache before its first write.
 
 Promises, each with a test: a row's bits depend on that row alone, not on the batch, the chunk, the
@@ -37,6 +38,7 @@ used where the processor has them (`NativeLibrary.level`).
 from __future__ import annotations
 
 from dougong.cpu.native.attention import (
+    attention_workspace_bytes,
     bind_paged_attention,
     bind_rope,
     bind_rope_and_write_kv,
@@ -64,6 +66,7 @@ __all__ = [
     "PackedWeight",
     "advise_huge_pages",
     "argmax_rows",
+    "attention_workspace_bytes",
     "bind_add_rms_norm",
     "bind_gate_up_act",
     "bind_linear",

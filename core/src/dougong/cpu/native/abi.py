@@ -111,6 +111,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "dg_write_kv": (_P, _P, _L, _P, _L, _P, _L),
     "dg_rope_and_write_kv": (_P, _P, _P, _L, _P, _L, _P, _L, _P, _P, _L),
     "dg_paged_attention": (_P, _P, _L, _P, _L, _P, _P, _L, _P, _L),
+    "dg_attention_workspace": (_P, _P),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 
 from dougong.contracts import UnsupportedError
@@ -32,6 +34,40 @@ def unsupported_attention(
             f"float32 or bfloat16 for both, and float32 queries with a bfloat16 cache"
         )
     return None
+
+
+def attention_workspace_bytes(
+    library: NativeLibrary,
+    *,
+    head_dim: int,
+    num_heads: int,
+    num_kv_heads: int,
+    dtype: torch.dtype,
+    cache_dtype: torch.dtype,
+) -> int:
+    """Bytes that attention keeps beside its arguments, at most, whatever the batch and lengths.
+
+    All layers of one ``dtype`` and ``cache_dtype`` share them: count the largest, not the sum.
+
+    Args:
+        library: The kernels; memory grows with its ``num_threads``.
+        head_dim: As for `unsupported_attention`, which has found nothing; so are the others.
+        num_heads: Query heads.
+        num_kv_heads: Heads of the cache.
+        dtype: Of ``q`` and ``out``.
+        cache_dtype: Of the cache.
+    """
+    descriptor = abi.AttentionDesc(
+        head_dim=head_dim,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        dtype=dtype_code(dtype, "query"),
+        cache_dtype=dtype_code(cache_dtype, "cache"),
+        num_threads=library.num_threads,
+    )
+    num_bytes = ctypes.c_int64()
+    library.c.dg_attention_workspace(ctypes.byref(descriptor), ctypes.byref(num_bytes))
+    return num_bytes.value
 
 
 def bind_rope(

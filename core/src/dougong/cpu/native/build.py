@@ -33,10 +33,17 @@ _FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class BuiltLibrary:
-    """A compiled shared library, ready to be loaded."""
+    """A compiled shared library, ready to be loaded.
+
+    Attributes:
+        path: The file.
+        level: One of `levels.LEVELS`.
+        note: Why it is not a better level that the processor has; empty where it is the best.
+    """
 
     path: Path
-    level: str  # one of `levels.LEVELS`
+    level: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,7 @@ class _Recipe:
 
     def key(self) -> str:
         """Changes with everything the result depends on."""
-        version = subprocess.run(
-            [self.compiler, "--version"], capture_output=True, text=True, timeout=60, check=True
-        ).stdout
+        version = _run([self.compiler, "--version"], timeout_s=60)
         digest = hashlib.sha256()
         for part in (version, *self.flags, str(self.openmp), torch.__version__):
             digest.update(part.encode() + b"\0")
@@ -84,35 +89,74 @@ def build_kernels(
     """Find the kernels in the cache, or compile them into it. Never raises.
 
     Several processes may call this at once: one compiles, the others wait for it. A library
-    appears in the cache whole or not at all.
+    appears in the cache whole or not at all; one that was damaged since is made anew.
 
     Args:
         cache_dir: Folder to keep results in; `default_cache_dir` if ``None``.
         compiler: Name or path of a C++ compiler; ``None``: the first of ``g++`` and ``c++``.
         features: What the processor can do; ``None``: what `detect_features` finds.
-        level: Instruction level to insist on; ``None``: the best that ``features`` allow.
+        level: Instruction level to insist on; ``None``: the best that ``features`` allow and the
+            compiler can compile.
     """
-    recipe = _resolve_recipe(compiler, detect_features() if features is None else features, level)
-    if isinstance(recipe, NotBuilt):
-        return recipe
+    recipes = _resolve_recipes(compiler, detect_features() if features is None else features, level)
+    if isinstance(recipes, NotBuilt):
+        return recipes
+    refused: list[str] = []
+    for recipe in recipes:
+        try:
+            library = _find_or_compile(recipe, cache_dir or default_cache_dir())
+        except subprocess.CalledProcessError as error:  # it may not know these instructions
+            refused.append(f"{recipe.level.name}: {_first_error(error)}")
+        except (OSError, subprocess.SubprocessError) as error:
+            refused.append(f"{recipe.level.name}: {error}")
+            return NotBuilt(f"the native kernels could not be built: {'; '.join(refused)}")
+        else:
+            return BuiltLibrary(library, recipe.level.name, _note(recipe, refused))
+    return NotBuilt(f"{recipes[0].compiler} failed on the native kernels: {'; '.join(refused)}")
+
+
+def _note(recipe: _Recipe, refused: Sequence[str]) -> str:
+    if not refused:
+        return ""
+    return (
+        f"the native kernels are compiled for {recipe.level.name} only, since {recipe.compiler} "
+        f"failed on better levels of this processor ({'; '.join(refused)}); a newer compiler may "
+        "know them"
+    )
+
+
+def _find_or_compile(recipe: _Recipe, cache_dir: Path) -> Path:
+    folder = cache_dir / recipe.key()
+    library = folder / "kernels.so"
+    if not _is_whole(library):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _exclusive(folder / "build.lock"):
+            if not _is_whole(library):
+                _compile(recipe, folder, library)
+    return library
+
+
+def _is_whole(library: Path) -> bool:
+    """Whether the file is there and complete: loading half a file would end the process."""
     try:
-        folder = (cache_dir or default_cache_dir()) / recipe.key()
-        library = folder / "kernels.so"
-        if not library.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            with _exclusive(folder / "build.lock"):
-                if not library.exists():
-                    _compile(recipe, folder, library)
-    except subprocess.CalledProcessError as error:
-        return NotBuilt(f"{recipe.compiler} failed on the native kernels: {_first_error(error)}")
-    except (OSError, subprocess.SubprocessError) as error:
-        return NotBuilt(f"the native kernels could not be built: {error}")
-    return BuiltLibrary(library, recipe.level.name)
+        made = _checksum_of(library).read_bytes()
+        return made == _checksum(library)
+    except OSError:
+        return False
 
 
-def _resolve_recipe(
+def _checksum(library: Path) -> bytes:
+    return hashlib.sha256(library.read_bytes()).hexdigest().encode()
+
+
+def _checksum_of(library: Path) -> Path:
+    return library.with_suffix(".sha256")
+
+
+def _resolve_recipes(
     compiler: str | None, features: AbstractSet[str], level: str | None
-) -> _Recipe | NotBuilt:
+) -> Sequence[_Recipe] | NotBuilt:
+    """One for each level that may be compiled, best first."""
     usable = [known for known in usable_levels(features) if level in (None, known.name)]
     if not usable:
         wanted = f"level {level!r}" if level else "any of the levels they are written for"
@@ -126,7 +170,7 @@ def _resolve_recipe(
     openmp = runtime_of_torch()
     if openmp is None:
         return NotBuilt("the OpenMP runtime PyTorch uses could not be told; threads would not mix")
-    return _Recipe(found, usable[0], openmp)
+    return [_Recipe(found, known, openmp) for known in usable]
 
 
 @contextmanager
@@ -138,8 +182,17 @@ def _exclusive(lock: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+def _run(command: Sequence[str], timeout_s: float = _TIMEOUT_S) -> str:
+    # Compilers speak the user's language, in whatever encoding: no error of ours.
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=timeout_s,
+        check=True,
+    ).stdout
 
 
 def _compile(recipe: _Recipe, folder: Path, library: Path) -> None:
@@ -160,6 +213,7 @@ def _compile(recipe: _Recipe, folder: Path, library: Path) -> None:
                 *(str(recipe.openmp), f"-Wl,-rpath,{recipe.openmp.parent}", "-Wl,-z,defs"),
             ]
         )
+        _checksum_of(library).write_bytes(_checksum(unpublished))
         unpublished.replace(library)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from dougong.contracts import UnsupportedError
 from dougong.cpu.native import abi
 from dougong.cpu.native.build import NotBuilt, build_kernels
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class NativeLibrary:
@@ -22,6 +25,7 @@ class NativeLibrary:
     level: str  # one of `levels.LEVELS`
     path: Path
     num_threads: int
+    note: str = ""  # why it is not a better level; see `build.BuiltLibrary`
 
 
 def load_native_library(
@@ -43,21 +47,17 @@ def load_native_library(
             differs from PyTorch's makes the shared OpenMP runtime rebuild its team at each change.
     """
     threads = num_threads or torch.get_num_threads()
-    reason = ""
-    for _ in range(2):  # a damaged file in the cache is thrown away and made anew, once
-        built = build_kernels(
-            cache_dir=cache_dir, compiler=compiler, features=features, level=level
-        )
-        if isinstance(built, NotBuilt):
-            return built
-        try:
-            return NativeLibrary(
-                abi.load_library(str(built.path)), built.level, built.path, threads
-            )
-        except (OSError, AttributeError) as error:
-            reason = f"the compiled kernels could not be loaded: {error}"
-            built.path.unlink(missing_ok=True)
-    return NotBuilt(reason)
+    built = build_kernels(cache_dir=cache_dir, compiler=compiler, features=features, level=level)
+    if isinstance(built, NotBuilt):
+        return built
+    try:
+        c = abi.load_library(str(built.path))
+    except (OSError, AttributeError) as error:
+        # The file is what the compiler made, so it stays: made anew, it would be the same again.
+        return NotBuilt(f"the compiled kernels could not be loaded: {error} ({built.path})")
+    if built.note:
+        _log.warning("%s", built.note)
+    return NativeLibrary(c, built.level, built.path, threads, built.note)
 
 
 def dtype_code(dtype: torch.dtype, what: str) -> int:

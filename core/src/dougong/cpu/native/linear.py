@@ -9,8 +9,10 @@ import torch
 from dougong.contracts import UnsupportedError
 from dougong.cpu.native import abi, calls
 from dougong.cpu.native.library import NativeLibrary, advise_huge_pages, dtype_code
+from dougong.cpu.native.pages import discard
 
 _PANEL = 16
+_PIECE_BYTES = 1 << 20  # packed at once before its source is given back
 _ACTIVATIONS = {"silu": 1, "gelu_tanh": 2}
 
 
@@ -33,46 +35,57 @@ class PackedWeight:
         return self.data.dtype
 
 
-def pack_linear(library: NativeLibrary, weight: torch.Tensor) -> PackedWeight:
-    """Copy ``weight`` ``[N, K]``, float32 or bfloat16, into the packed layout."""
-    return _pack(library, weight, None)
+def pack_linear(
+    library: NativeLibrary, weight: torch.Tensor, *, consume: bool = False
+) -> PackedWeight:
+    """Copy ``weight`` ``[N, K]``, float32 or bfloat16, into the packed layout.
+
+    With ``consume`` the weight's memory is given back piece by piece as it is copied, so that both
+    are never in memory together; its contents are lost.
+    """
+    return _pack(library, (weight,), consume)
 
 
-def pack_gate_up(library: NativeLibrary, gate: torch.Tensor, up: torch.Tensor) -> PackedWeight:
-    """Copy two weights of one shape ``[N, K]`` into one packed gated pair."""
+def pack_gate_up(
+    library: NativeLibrary, gate: torch.Tensor, up: torch.Tensor, *, consume: bool = False
+) -> PackedWeight:
+    """Copy two weights of one shape ``[N, K]`` into one packed gated pair; see `pack_linear`."""
     if gate.shape != up.shape or gate.dtype != up.dtype:
         raise UnsupportedError(
             f"a gated pair needs two weights alike; gate is {tuple(gate.shape)} {gate.dtype}, "
             f"up is {tuple(up.shape)} {up.dtype}"
         )
-    return _pack(library, gate, up)
+    return _pack(library, (gate, up), consume)
 
 
-def _pack(
-    library: NativeLibrary, weight: torch.Tensor, second: torch.Tensor | None
-) -> PackedWeight:
-    code = dtype_code(weight.dtype, "weight")
-    n, k = weight.shape
-    panels = -(-n // _PANEL) * (1 if second is None else 2)
+def _pack(library: NativeLibrary, weights: tuple[torch.Tensor, ...], consume: bool) -> PackedWeight:
+    code = dtype_code(weights[0].dtype, "weight")
+    n, k = weights[0].shape
+    panels = -(-n // _PANEL) * len(weights)
     shape = (panels, -(-k // 2), _PANEL, 2) if code else (panels, k, _PANEL)
-    data = torch.empty(shape, dtype=weight.dtype)
+    data = torch.empty(shape, dtype=weights[0].dtype)
     advise_huge_pages(library, data)
-    rows = weight if weight.stride(1) == 1 else weight.contiguous()
-    more = None
-    if second is not None:
-        more = second if second.stride(1) == 1 else second.contiguous()
-    library.c.dg_pack_linear(
-        rows.data_ptr(),
-        rows.stride(0),
-        None if more is None else more.data_ptr(),
-        0 if more is None else more.stride(0),
-        n,
-        k,
-        code,
-        data.data_ptr(),
-        library.num_threads,
-    )
-    return PackedWeight(data, n, k, second is not None)
+    rows = [weight if weight.stride(1) == 1 else weight.contiguous() for weight in weights]
+    step = max(1, _PIECE_BYTES // (k * data.element_size() * _PANEL)) * _PANEL if consume else n
+    for start in range(0, n, step):
+        pieces = [weight[start : start + step] for weight in rows]
+        first, second = pieces[0], pieces[1] if len(pieces) > 1 else None
+        library.c.dg_pack_linear(
+            first.data_ptr(),
+            first.stride(0),
+            None if second is None else second.data_ptr(),
+            0 if second is None else second.stride(0),
+            first.shape[0],
+            k,
+            code,
+            data[start // _PANEL * len(weights)].data_ptr(),
+            library.num_threads,
+        )
+        if consume:
+            for piece in pieces:
+                if piece.is_contiguous():
+                    discard(piece)
+    return PackedWeight(data, n, k, len(weights) > 1)
 
 
 def bind_linear(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -7,7 +8,13 @@ import pytest
 import torch
 
 from dougong.contracts import UnsupportedError
-from dougong.cpu.native import NativeLibrary, bind_paged_attention, unsupported_attention
+from dougong.cpu.memory import resident_bytes
+from dougong.cpu.native import (
+    NativeLibrary,
+    attention_workspace_bytes,
+    bind_paged_attention,
+    unsupported_attention,
+)
 
 PAIRS = [
     (torch.float32, torch.float32),
@@ -19,7 +26,8 @@ PAIRS = [
 class Sequences:
     """Random keys and values of some sequences, and paged caches that hold them.
 
-    Everything that must not be read is NaN: blocks nobody owns, and what lies behind the end.
+    Everything that must not be read is NaN, if not told otherwise: blocks nobody owns, and what
+    lies behind the end.
     """
 
     def __init__(
@@ -28,12 +36,14 @@ class Sequences:
         self.keys = [torch.randn(n, num_kv_heads, head_dim).to(dtype) for n in seq_lens]
         self.values = [torch.randn(n, num_kv_heads, head_dim).to(dtype) for n in seq_lens]
 
-    def page(self, seq_lens: list[int], block_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def page(
+        self, seq_lens: list[int], block_size: int, behind: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         needed = [-(-n // block_size) for n in seq_lens]
         ids = (torch.randperm(sum(needed)) + 1).tolist()
         _, heads, dim = self.keys[0].shape
         shape = (sum(needed) + 1, heads, block_size, dim)
-        cache = torch.full((2, *shape), math.nan, dtype=self.keys[0].dtype)
+        cache = torch.full((2, *shape), behind, dtype=self.keys[0].dtype)
         # An entry outside every cache: reading through it would end the process.
         table = torch.full((len(seq_lens), max(needed, default=0) + 2), 2**30, dtype=torch.int32)
         for i, (n, blocks) in enumerate(zip(seq_lens, needed, strict=True)):
@@ -54,9 +64,10 @@ def run(
     q_lens: list[int],
     *,
     block_size: int = 16,
+    behind: float = math.nan,
     **options: Any,
 ) -> torch.Tensor:
-    cache, table = sequences.page(seq_lens, block_size)
+    cache, table = sequences.page(seq_lens, block_size, behind)
     heads_dim = q.shape[1]
     dim = cache.shape[-1]
     attention = bind_paged_attention(
@@ -186,6 +197,20 @@ def test_a_row_is_the_same_bits_however_it_is_computed(
     assert torch.equal(mixed[0], whole[1099])
 
 
+@pytest.mark.parametrize("group", range(1, 8))
+@pytest.mark.parametrize("window", [None, 30])
+def test_a_lone_token_gets_the_bits_it_gets_within_a_prompt(
+    library: NativeLibrary, group: int, window: int | None
+) -> None:
+    """One token of up to six heads per KV head has a way of its own through a tile."""
+    sequences = Sequences([130], 2, 80, torch.bfloat16)
+    q = torch.randn(130, 2 * group * 80).bfloat16()
+    whole = run(library, sequences, q, [130], [130], sliding_window=window)
+    for at in (0, 1, 15, 62, 63, 64, 100, 129):
+        alone = run(library, sequences, q[at : at + 1], [at + 1], [1], sliding_window=window)
+        assert torch.equal(alone[0], whole[at])
+
+
 def test_queries_and_outputs_may_be_slices_of_wider_tensors(library: NativeLibrary) -> None:
     sequences = Sequences([50], 1, 16, torch.bfloat16)
     wide = torch.randn(50, 96).bfloat16()
@@ -199,6 +224,129 @@ def test_nan_is_not_hidden(library: NativeLibrary) -> None:
     got = run(library, sequences, torch.randn(30, 16), [30], [30])
     assert got[:20].isfinite().all()
     assert got[20:].isnan().all()
+
+
+@pytest.mark.parametrize(("dtype", "cache_dtype"), PAIRS, ids=str)
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_what_slots_behind_the_end_hold_changes_no_bit(
+    library: NativeLibrary, poison: float, dtype: torch.dtype, cache_dtype: torch.dtype
+) -> None:
+    seq_lens, q_lens = [1, 37, 130, 75], [1, 1, 130, 20]
+    sequences = Sequences(seq_lens, 2, 32, cache_dtype)
+    q = torch.randn(sum(q_lens), 6 * 32).to(dtype)
+    want = run(library, sequences, q, seq_lens, q_lens, behind=0.0)
+    got = run(library, sequences, q, seq_lens, q_lens, behind=poison)
+    assert want.isfinite().all()
+    assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize(("dtype", "cache_dtype"), PAIRS, ids=str)
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize("at", [1, 64, 90])
+def test_a_row_is_untouched_by_what_a_later_token_of_its_sequence_wrote(
+    library: NativeLibrary,
+    at: int,
+    group: int,
+    poison: float,
+    dtype: torch.dtype,
+    cache_dtype: torch.dtype,
+) -> None:
+    sequences = Sequences([130], 1, 32, cache_dtype)
+    q = torch.randn(130, group * 32).to(dtype)
+    want = run(library, sequences, q, [130], [130])
+    sequences.keys[0][at:] = math.nan
+    sequences.values[0][at, :, 5] = poison
+    got = run(library, sequences, q, [130], [130])
+    assert torch.equal(got[:at], want[:at])
+    assert not got[at:].isfinite().all(1).any()
+
+
+@pytest.mark.parametrize(("dtype", "cache_dtype"), PAIRS, ids=str)
+@pytest.mark.parametrize("at", [0, 17, 64, 99])
+def test_a_row_is_untouched_by_what_its_window_has_left_behind(
+    library: NativeLibrary, at: int, dtype: torch.dtype, cache_dtype: torch.dtype
+) -> None:
+    sequences = Sequences([130], 1, 32, cache_dtype)
+    q = torch.randn(130, 64).to(dtype)
+    want = run(library, sequences, q, [130], [130], sliding_window=20)
+    sequences.values[0][at] = math.nan
+    got = run(library, sequences, q, [130], [130], sliding_window=20)
+    assert got[at : at + 20].isnan().all()
+    for rows in (slice(0, at), slice(at + 20, 130)):
+        assert torch.equal(got[rows], want[rows])
+
+
+class OneBlock:
+    """Sequences of any length whose blocks are all the same one."""
+
+    def __init__(self, library: NativeLibrary, num_heads: int, head_dim: int) -> None:
+        self.cache = torch.randn(2, 1, 1, 128, head_dim)
+        self.attention = bind_paged_attention(
+            library,
+            self.cache[0],
+            self.cache[1],
+            num_heads=num_heads,
+            scale=head_dim**-0.5,
+            dtype=torch.float32,
+        )
+        self.width = num_heads * head_dim
+
+    def run(self, q: torch.Tensor, length: int, out: torch.Tensor) -> None:
+        table = torch.zeros(1, -(-length // 128), dtype=torch.int32)
+        starts = torch.tensor([0, len(q)], dtype=torch.int32)
+        self.attention(q, table, torch.tensor([length], dtype=torch.int32), starts, out)
+
+
+def test_many_chunks_split_over_threads_give_the_same_bits_as_one_thread(
+    library: NativeLibrary,
+) -> None:
+    """More of them than are held at once: 177 parts of 105 kB against 8 MiB."""
+    case = OneBlock(library, 4, 256)
+    alone = dataclasses.replace(library, num_threads=1)
+    serial = OneBlock(alone, 4, 256)
+    serial.cache.copy_(case.cache)
+    q = torch.randn(50, case.width)
+    outs = [torch.empty_like(q) for _ in range(2)]
+    case.run(q, 30_000, outs[0])
+    serial.run(q, 30_000, outs[1])
+    assert torch.equal(*outs)
+
+
+def test_a_long_context_takes_no_more_memory_than_is_announced(library: NativeLibrary) -> None:
+    case = OneBlock(library, 96, 256)
+    announced = attention_workspace_bytes(
+        library,
+        head_dim=256,
+        num_heads=96,
+        num_kv_heads=1,
+        dtype=torch.float32,
+        cache_dtype=torch.float32,
+    )
+    assert announced < 12 << 20
+    q = torch.randn(1, case.width)
+    out = torch.empty_like(q)
+    before = resident_bytes()
+    case.run(q, 200_000, out)  # 391 parts of 105 kB would be 41 MB
+    assert resident_bytes() - before < announced + (2 << 20)
+
+
+def test_the_announced_memory_grows_with_threads_and_not_with_one_thread_split(
+    library: NativeLibrary,
+) -> None:
+    sizes = [
+        attention_workspace_bytes(
+            dataclasses.replace(library, num_threads=threads),
+            head_dim=64,
+            num_heads=9,
+            num_kv_heads=3,
+            dtype=torch.bfloat16,
+            cache_dtype=torch.bfloat16,
+        )
+        for threads in (1, 2, 8)
+    ]
+    assert 0 < sizes[0] < 1 << 18
+    assert sizes[0] < sizes[1] < sizes[2] < 12 << 20
 
 
 def test_what_is_refused_is_refused_with_its_reason() -> None:

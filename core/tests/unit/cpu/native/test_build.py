@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 import torch
@@ -93,11 +96,113 @@ def test_another_flag_or_compiler_is_another_place_in_the_cache(tmp_path: Path) 
     assert len(paths) == len(levels)
 
 
-def test_a_damaged_library_is_thrown_away_and_reported(tmp_path: Path) -> None:
+# Stands for a compiler whose library is the one in the folder, where it puts a line for each.
+COPYING_COMPILER = """#!/bin/sh
+folder=$(dirname "$0")
+if [ "$1" = --version ]; then echo copying 1; exit; fi
+while [ "$1" != -o ]; do shift; done
+case "$2" in *.so) echo linked >> "$folder/log"; cp "$folder/made.so" "$2";; *) : > "$2";; esac
+"""
+
+
+def copying_compiler(folder: Path, library: NativeLibrary) -> str:
+    shutil.copy(library.path, folder / "made.so")
+    return compiler_in(folder, COPYING_COMPILER)
+
+
+def num_linked(folder: Path) -> int:
+    return len((folder / "log").read_text().splitlines())
+
+
+def test_a_damaged_library_is_thrown_away_and_made_anew(
+    tmp_path: Path, library: NativeLibrary
+) -> None:
+    compiler = copying_compiler(tmp_path, library)
+    built = build_kernels(cache_dir=tmp_path / "cache", compiler=compiler, level="avx2")
+    assert isinstance(built, BuiltLibrary)
+    built.path.write_bytes(built.path.read_bytes()[:1000])
+    loaded = load_native_library(cache_dir=tmp_path / "cache", compiler=compiler, level="avx2")
+    assert isinstance(loaded, NativeLibrary)
+    assert num_linked(tmp_path) == 2
+
+
+def test_a_library_that_cannot_be_loaded_is_not_made_again_at_every_start(tmp_path: Path) -> None:
     compiler = compiler_in(tmp_path, SLOW_COMPILER)  # its libraries are empty files
-    answer = load_native_library(cache_dir=tmp_path, compiler=compiler)
-    assert "could not be loaded" in reason_of(answer)
-    assert (tmp_path / "log").read_text().splitlines() == ["linked", "linked"]
+    for _ in range(2):
+        answer = load_native_library(cache_dir=tmp_path, compiler=compiler)
+        assert "could not be loaded" in reason_of(answer)
+    assert num_linked(tmp_path) == 1
+    assert len(list(tmp_path.rglob("*.so"))) == 1
+
+
+def test_a_damaged_library_in_a_cache_that_may_only_be_read_is_a_reason(
+    tmp_path: Path, library: NativeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = copying_compiler(tmp_path, library)
+    built = build_kernels(cache_dir=tmp_path / "cache", compiler=compiler, level="avx2")
+    assert isinstance(built, BuiltLibrary)
+    built.path.write_bytes(b"")
+    honest = Path.open
+
+    def read_only(self: Path, mode: str = "r", *rest: Any, **options: Any) -> IO[Any]:
+        if "r" not in mode:  # file permissions mean nothing to a test that root runs
+            raise PermissionError(13, "Permission denied", str(self))
+        return honest(self, mode, *rest, **options)
+
+    def kept(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr(Path, "unlink", kept)
+    answer = load_native_library(cache_dir=tmp_path / "cache", compiler=compiler, level="avx2")
+    assert "Permission denied" in reason_of(answer)
+    assert num_linked(tmp_path) == 1
+
+
+# Stands for a compiler from before one of the instruction sets.
+OLDER_COMPILER = COPYING_COMPILER.replace(
+    "while",
+    """case "$*" in *-mavx512bf16*)
+  echo "g++: error: unrecognized command line option '-mavx512bf16'" >&2; exit 1;;
+esac
+while""",
+)
+
+
+def test_a_compiler_that_does_not_know_the_best_level_compiles_the_next_one(
+    tmp_path: Path,
+    library: NativeLibrary,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copying_compiler(tmp_path, library)
+    monkeypatch.setattr(logging.getLogger("dougong"), "propagate", True)
+    compiler = compiler_in(tmp_path, OLDER_COMPILER)
+    features = {"isa.avx2", "isa.avx512f", "mm.bf16.avx512"}
+    loaded = load_native_library(cache_dir=tmp_path / "c", compiler=compiler, features=features)
+    assert isinstance(loaded, NativeLibrary)
+    assert loaded.level == "avx512"
+    assert "avx512_bf16: g++: error: unrecognized" in loaded.note
+    assert loaded.note in caplog.text
+    assert num_linked(tmp_path) == 1
+
+
+def test_a_level_that_was_insisted_on_is_not_replaced(tmp_path: Path) -> None:
+    answer = build_kernels(
+        cache_dir=tmp_path / "cache",
+        compiler=compiler_in(tmp_path, OLDER_COMPILER),
+        features={"isa.avx2", "isa.avx512f", "mm.bf16.avx512"},
+        level="avx512_bf16",
+    )
+    assert "unrecognized command line option '-mavx512bf16'" in reason_of(answer)
+
+
+def test_what_a_compiler_says_may_be_in_any_encoding(tmp_path: Path) -> None:
+    script = (
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\nprintf 'error: \\351chec\\n' >&2\nexit 1\n"
+    )
+    answer = build_kernels(cache_dir=tmp_path, compiler=compiler_in(tmp_path, script))
+    assert "chec" in reason_of(answer)
 
 
 def test_importing_needs_no_compiler_and_opens_no_library() -> None:

@@ -130,3 +130,17 @@ def test_what_is_not_taken_is_refused_while_binding(library: NativeLibrary) -> N
         bind_linear(library, pair)
     with pytest.raises(UnsupportedError, match="relu"):
         bind_gate_up_act(library, pair, activation="relu")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("n", "k"), [(33, 17), (5003, 300), (16 * 900, 600)])
+def test_packing_may_consume_its_source_and_gives_the_same_layout(
+    library: NativeLibrary, dtype: torch.dtype, n: int, k: int
+) -> None:
+    both = torch.randn(2 * n, k).to(dtype)
+    gate, up = both[:n], both[n:]
+    kept, kept_pair = pack_linear(library, both), pack_gate_up(library, gate, up)
+    assert torch.equal(pack_linear(library, both.clone(), consume=True).data, kept.data)
+    copy = both.clone()
+    consumed = pack_gate_up(library, copy[:n], copy[n:], consume=True)
+    assert torch.equal(consumed.data, kept_pair.data)

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "attention_direct.h"
 #include "attention_tile.h"
 #include "scratch.h"
 
@@ -34,6 +35,10 @@ namespace {
 
 constexpr int64_t kChunk = 512;
 constexpr int kTargetRows = 96;
+// What split units may hold at once, but never less than a few parts for each thread. Threads wait
+// for each other once per so much, so it is worth a few milliseconds of work.
+constexpr int64_t kSplitBytes = int64_t(8) << 20;
+constexpr int64_t kPartsPerThread = 4;
 // Query-key products times head_dim; below it, some 25 us, a fork costs more than it saves.
 constexpr int64_t kSerialWork = 300000;
 
@@ -111,8 +116,17 @@ class Attention {
       });
   }
 
+  // Memory kept between calls by all threads together, at most.
+  int64_t workspace_bytes() const {
+    const int64_t part = part_floats(most_rows()) * int64_t(sizeof(float));
+    const int64_t thread = Scratch::rounded(2 * part) + Scratch::rounded(tile_bytes(most_rows()));
+    const int64_t split = Scratch::rounded(part + split_floats(d_.num_threads) * sizeof(float));
+    return d_.num_threads * thread + (d_.num_threads > 1 ? split : 0);
+  }
+
  private:
   static constexpr int64_t kState = sizeof(RowState) / sizeof(float);
+  alignas(64) static inline const C nothing_[256] = {};
 
   // Last query tiles first: they see the most keys.
   std::vector<Unit> plan() const {
@@ -137,6 +151,7 @@ class Attention {
   int64_t first_chunk(const Unit& u) const { return first_key(position(u, 0)) / kChunk; }
   int64_t last_chunk(const Unit& u) const { return position(u, u.count - 1) / kChunk; }
   int64_t rows_of(const Unit& u) const { return int64_t(u.count) * group_; }
+  int64_t most_rows() const { return int64_t(query_tile_) * group_; }
   int64_t part_floats(int64_t rows) const { return rows * (d_.head_dim + kState); }
 
   Part part_at(float* memory, int64_t rows) const {
@@ -165,33 +180,66 @@ class Attention {
     finish(u, total);
   }
 
+  int64_t split_floats(int64_t threads) const {
+    return std::max<int64_t>(kSplitBytes / int64_t(sizeof(float)),
+                             kPartsPerThread * threads * part_floats(most_rows()));
+  }
+
+  struct Piece {
+    const Unit* unit;
+    int64_t chunk;
+  };
+
+  // Chunks of keys spread over the threads, as many at once as memory is granted for; merged in
+  // order, so that neither number shows in the result.
   void run_split(const std::vector<Unit>& units, int threads) const {
-    std::vector<int64_t> unit_of, chunk_of, offset(units.size() + 1, 0);
+    std::vector<Piece> pieces;
     int64_t floats = 0;
-    std::vector<int64_t> at;
-    for (size_t i = 0; i < units.size(); i++) {
-      offset[i] = int64_t(unit_of.size());
-      for (int64_t c = first_chunk(units[i]); c <= last_chunk(units[i]); c++) {
-        unit_of.push_back(int64_t(i));
-        chunk_of.push_back(c);
-        at.push_back(floats);
-        floats += part_floats(rows_of(units[i]));
+    for (const Unit& u : units)
+      for (int64_t c = first_chunk(u); c <= last_chunk(u); c++) {
+        pieces.push_back({&u, c});
+        floats += part_floats(rows_of(u));
       }
-    }
-    offset[units.size()] = int64_t(unit_of.size());
+    const int64_t granted = std::min(floats, split_floats(threads));
+    const int64_t kept = part_floats(most_rows());
     static thread_local Scratch scratch;
-    float* memory = reinterpret_cast<float*>(scratch.reserve(size_t(floats) * sizeof(float)));
-    for_each_unit(threads, int64_t(unit_of.size()), [&](int64_t i) {
-      const Unit& u = units[unit_of[i]];
-      chunk_of_keys(u, chunk_of[i], part_at(memory + at[i], rows_of(u)), nullptr);
-    });
-    for (size_t i = 0; i < units.size(); i++) {
-      const int64_t rows = rows_of(units[i]);
-      const Part total = part_at(memory + at[offset[i]], rows);
-      for (int64_t j = offset[i] + 1; j < offset[i + 1]; j++)
-        merge(total, part_at(memory + at[j], rows), int(rows), d_.head_dim);
-      finish(units[i], total);
+    float* memory = reinterpret_cast<float*>(scratch.reserve(size_t(kept + granted) * sizeof(float)));
+    std::vector<Part> parts(pieces.size());
+    Part total{};
+    for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
+      for (int64_t used = 0; end < pieces.size(); end++) {
+        const int64_t rows = rows_of(*pieces[end].unit);
+        if (used + part_floats(rows) > granted) break;
+        parts[end] = part_at(memory + kept + used, rows);
+        used += part_floats(rows);
+      }
+      for_each_unit(threads, int64_t(end - begin), [&](int64_t i) {
+        const Piece& piece = pieces[begin + i];
+        chunk_of_keys(*piece.unit, piece.chunk, parts[begin + i], nullptr);
+      });
+      for (size_t i = begin; i < end; i++) {
+        const Unit& u = *pieces[i].unit;
+        if (pieces[i].chunk == first_chunk(u))
+          total = parts[i];
+        else
+          merge(total, parts[i], int(rows_of(u)), d_.head_dim);
+        if (pieces[i].chunk == last_chunk(u)) finish(u, total);
+      }
+      const Piece& latest = pieces[end - 1];
+      if (latest.chunk < last_chunk(*latest.unit)) total = keep(memory, total, *latest.unit);
     }
+  }
+
+  // What a unit has so far, moved to where the next parts do not overwrite it.
+  Part keep(float* memory, const Part& total, const Unit& u) const {
+    const int64_t rows = rows_of(u);
+    if (total.acc != memory) std::copy(total.acc, total.acc + part_floats(rows), memory);
+    return part_at(memory, rows);
+  }
+
+  int64_t tile_bytes(int64_t rows) const {
+    return 2 * kTile * d_.head_dim * int64_t(sizeof(E)) + 2 * kMaxRows * kTile * sizeof(float) +
+           rows * d_.head_dim * int64_t(sizeof(E));
   }
 
   // Softmax-weighted values of the keys in [chunk * kChunk, ...) that the unit's rows see.
@@ -201,15 +249,14 @@ class Attention {
     static thread_local Scratch scratch;
     const int64_t dim = d_.head_dim;
     const int rows = int(rows_of(u));
-    const size_t tile_bytes = size_t(kTile * dim) * sizeof(E);
+    const size_t panel_bytes = size_t(kTile * dim) * sizeof(E);
     const size_t score_bytes = kMaxRows * kTile * sizeof(float);
-    char* memory =
-        scratch.reserve(2 * tile_bytes + 2 * score_bytes + size_t(rows * dim) * sizeof(E));
+    char* memory = scratch.reserve(size_t(tile_bytes(rows)));
     E* keys = reinterpret_cast<E*>(memory);
-    E* values = reinterpret_cast<E*>(memory + tile_bytes);
-    float* scores = reinterpret_cast<float*>(memory + 2 * tile_bytes);
-    E* probabilities = reinterpret_cast<E*>(memory + 2 * tile_bytes + score_bytes);
-    E* queries = reinterpret_cast<E*>(memory + 2 * tile_bytes + 2 * score_bytes);
+    E* values = reinterpret_cast<E*>(memory + panel_bytes);
+    float* scores = reinterpret_cast<float*>(memory + 2 * panel_bytes);
+    E* probabilities = reinterpret_cast<E*>(memory + 2 * panel_bytes + score_bytes);
+    E* queries = reinterpret_cast<E*>(memory + 2 * panel_bytes + 2 * score_bytes);
     part.clear(rows, dim);
     copy_queries(u, queries);
     const int64_t begin = std::max(chunk * kChunk, first_key(position(u, 0)) / kTile * kTile);
@@ -224,17 +271,59 @@ class Attention {
         locate(u, tile + kTile, next);
       else if (following)
         locate(*following, first_key(position(*following, 0)) / kTile * kTile, next);
+      if (u.count == 1 && try_direct_tile(u, tile, here, next, queries, scores, probabilities, part))
+        continue;
       load_tile(here, next, dim, keys, values);
+      const TileRows<C>* hiding = must_hide(u, tile, here) ? &here : nullptr;
       // Rows of earlier tokens than this tile see nothing of it.
       const int64_t skip = std::max<int64_t>(0, tile - position(u, 0)) * group_;
       for (int r = int(skip); r < rows; r += kMaxRows)
         row_block(u, tile, r, std::min(kMaxRows, rows - r), queries, keys, values, scores,
-                  probabilities, part);
+                  probabilities, part, hiding);
     }
   }
 
+  // The whole work on one tile of a unit of one query token, where it need not be packed for it.
+  bool try_direct_tile(const Unit& u, int64_t tile, const TileRows<C>& here,
+                       const TileRows<C>& next, const E* queries, float* scores, E* probabilities,
+                       const Part& part) const {
+#if defined(__AVX512BF16__)
+    if constexpr (sizeof(E) == 2) {
+      if (group_ > kMaxRows) return false;
+      const int64_t dim = d_.head_dim;
+      const Direct direct = direct_for(group_);
+      const int computed = (here.count + kPanel - 1) / kPanel * kPanel;
+      for (int t = 0; t < computed; t += kPanel) {
+        const int last = std::min(t + kPanel, next.count);
+        prefetch_rows(next.key, t, last, dim);
+        direct.scores(here.key + t, dim, queries, scores + t);
+        prefetch_rows(next.value, t, last, dim);
+      }
+      prefetch_rows(next.key, computed, next.count, dim);
+      prefetch_rows(next.value, computed, next.count, dim);
+      const int first = int(std::max<int64_t>(0, first_key(position(u, 0)) - tile));
+      for (int r = 0; r < group_; r++)
+        softmax_row(scores + r * kTile, computed, first, here.count, d_.scale, d_.softcap,
+                    part.state[r], part.acc + r * dim, dim, probabilities + r * kTile);
+      direct.values(here.value, int(packed_depth(E{}, here.count)), probabilities, part.acc, dim);
+      return true;
+    }
+#endif
+    return false;
+  }
+
+  // Whether a value that only some of the unit's rows see would spoil the others, whose probability
+  // for it is 0: 0 * NaN is NaN.
+  bool must_hide(const Unit& u, int64_t tile, const TileRows<C>& rows) const {
+    const int64_t begin = first_key(position(u, u.count - 1)) - tile;  // seen by all from here on
+    const int64_t end = position(u, 0) + 1 - tile;
+    return !all_finite(rows.value, 0, int(std::min<int64_t>(begin, rows.count)), d_.head_dim) ||
+           !all_finite(rows.value, int(std::max<int64_t>(end, 0)), rows.count, d_.head_dim);
+  }
+
   void row_block(const Unit& u, int64_t tile, int row, int rows, const E* queries, const E* keys,
-                 const E* values, float* scores, E* probabilities, const Part& part) const {
+                 E* values, float* scores, E* probabilities, const Part& part,
+                 const TileRows<C>* hiding) const {
     const int64_t dim = d_.head_dim;
     const int64_t deepest = position(u, (row + rows - 1) / group_);
     if (first_key(position(u, row / group_)) >= tile + kTile) return;
@@ -250,14 +339,30 @@ class Attention {
                   part.state[row + r], part.acc + (row + r) * dim, dim, probabilities + r * kTile);
     }
     const int64_t depth = packed_depth(E{}, seen);
-    gemm_rows<E>(probabilities, kTile, rows, values, kTile * kPanel, int(dim / kPanel), depth,
-                 part.acc + row * dim, dim, true);
+    const auto add_values = [&](int r, int count) {
+      gemm_rows<E>(probabilities + r * kTile, kTile, count, values, kTile * kPanel,
+                   int(dim / kPanel), depth, part.acc + (row + r) * dim, dim, true);
+    };
+    if (!hiding) return add_values(0, rows);
+    for (int r = 0, count; r < rows; r += count) {
+      const int token = (row + r) / group_;
+      count = std::min(rows - r, (token + 1) * group_ - (row + r));
+      pack_seen_values(position(u, token), tile, *hiding, values);
+      add_values(r, count);
+    }
+  }
+
+  // The tile as the query at `at` sees it, zeros for the rest.
+  void pack_seen_values(int64_t at, int64_t tile, const TileRows<C>& rows, E* values) const {
+    const C* seen[kTile];
+    for (int t = 0; t < kTile; t++)
+      seen[t] = tile + t >= first_key(at) && tile + t <= at ? rows.value[t] : nothing_;
+    pack_values(seen, 0, rows.count, d_.head_dim, values);
   }
 
   // Positions outside [unseen, count) are not read, nor their block table entries; a zero row
   // stands for them.
   void locate(const Unit& u, int64_t tile, TileRows<C>& rows) const {
-    alignas(64) static const C nothing[256] = {};
     const int64_t end = position(u, u.count - 1) + 1;
     const int64_t unseen = first_key(position(u, 0)) - tile;
     rows.count = int(std::min<int64_t>(kTile, end - tile));
@@ -265,8 +370,8 @@ class Attention {
     const C* k = static_cast<const C*>(d_.k_cache) + u.kv_head * d_.k_stride_head;
     const C* v = static_cast<const C*>(d_.v_cache) + u.kv_head * d_.v_stride_head;
     const int start = int(std::max<int64_t>(0, unseen));
-    std::fill(rows.key, rows.key + start, nothing);
-    std::fill(rows.value, rows.value + start, nothing);
+    std::fill(rows.key, rows.key + start, nothing_);
+    std::fill(rows.value, rows.value + start, nothing_);
     for (int t = start; t < rows.count;) {
       const int64_t block = (tile + t) / d_.block_size, offset = (tile + t) % d_.block_size;
       const int end = int(std::min<int64_t>(rows.count, t + d_.block_size - offset));
@@ -277,8 +382,8 @@ class Attention {
         rows.value[t] = value;
       }
     }
-    std::fill(rows.key + rows.count, rows.key + kTile, nothing);
-    std::fill(rows.value + rows.count, rows.value + kTile, nothing);
+    std::fill(rows.key + rows.count, rows.key + kTile, nothing_);
+    std::fill(rows.value + rows.count, rows.value + kTile, nothing_);
   }
 
   void copy_queries(const Unit& u, E* to) const {
@@ -310,17 +415,28 @@ class Attention {
   int query_tile_;
 };
 
-template <class Q, class C, class E>
-void attend(const dg_attention_desc& d, const Batch& batch, const void* q, int64_t ldq, void* out,
-            int64_t ldo) {
-  Attention<Q, C, E>(d, batch, static_cast<const Q*>(q), ldq, static_cast<Q*>(out), ldo).run();
-}
-
 #if defined(__AVX512BF16__)
 using BF16Compute = bf16;
 #else
 using BF16Compute = float;
 #endif
+
+// Calls body with the attention of the descriptor's dtypes.
+template <class Body>
+void with_attention(const dg_attention_desc& d, const Batch& batch, const void* q, int64_t ldq,
+                    void* out, int64_t ldo, const Body& body) {
+  const auto make = [&](auto query, auto cache, auto compute) {
+    using Q = decltype(query);
+    body(Attention<Q, decltype(cache), decltype(compute)>(
+        d, batch, static_cast<const Q*>(q), ldq, static_cast<Q*>(out), ldo));
+  };
+  if (d.dtype == kBFloat16)
+    make(bf16{}, bf16{}, BF16Compute{});
+  else if (d.cache_dtype == kBFloat16)
+    make(float{}, bf16{}, float{});
+  else
+    make(float{}, float{}, float{});
+}
 
 }  // namespace
 
@@ -331,12 +447,15 @@ extern "C" __attribute__((visibility("default"))) void dg_paged_attention(const 
                                    const int32_t* seq_lens, const int32_t* cu_seqlens_q,
                                    int64_t num_seqs, void* out, int64_t ldo) {
   const Batch batch{block_table, table_stride, seq_lens, cu_seqlens_q, num_seqs};
-  if (d->dtype == kBFloat16)
-    attend<bf16, bf16, BF16Compute>(*d, batch, q, ldq, out, ldo);
-  else if (d->cache_dtype == kBFloat16)
-    attend<float, bf16, float>(*d, batch, q, ldq, out, ldo);
-  else
-    attend<float, float, float>(*d, batch, q, ldq, out, ldo);
+  with_attention(*d, batch, q, ldq, out, ldo, [](auto&& attention) { attention.run(); });
+}
+
+// Bytes all threads together keep between calls, at most, whatever the lengths; only the heads, the
+// dtypes and the number of threads of `d` matter.
+extern "C" __attribute__((visibility("default"))) void dg_attention_workspace(
+    const dg_attention_desc* d, int64_t* bytes) {
+  with_attention(*d, Batch{}, nullptr, 0, nullptr, 0,
+                 [&](auto&& attention) { *bytes = attention.workspace_bytes(); });
 }
 
 }  // namespace dg

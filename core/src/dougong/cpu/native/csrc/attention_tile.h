@@ -135,7 +135,19 @@ inline void prefetch_rows(const C* const* rows, int first, int last, int64_t dim
     for (int64_t d = 0; d < dim; d += 64 / int64_t(sizeof(C))) _mm_prefetch(rows[t] + d, _MM_HINT_T1);
 }
 
-// Packs `here` while `next` is on its way from memory.
+// Whether rows [first, last) hold neither NaN nor infinity.
+template <class C>
+inline bool all_finite(const C* const* rows, int first, int last, int64_t dim) {
+  vf zeros = zero();
+  for (int t = first; t < last; t++)
+    for (int64_t d = 0; d < dim; d += W) {
+      const vf v = load(rows[t] + d);
+      zeros = add(zeros, sub(v, v));
+    }
+  return reduce_add(zeros) == 0.0f;
+}
+
+// Packs `here` while `next`, which may be longer, is on its way from memory.
 template <class C, class E>
 inline void load_tile(const TileRows<C>& here, const TileRows<C>& next, int64_t dim, E* keys,
                       E* values) {
@@ -143,11 +155,14 @@ inline void load_tile(const TileRows<C>& here, const TileRows<C>& next, int64_t 
     prefetch_rows(next.key, t, t + kPanel < next.count ? t + kPanel : next.count, dim);
     pack_keys(here.key + t, dim, keys + t * dim);
   }
+  const int packed = (here.count + kPanel - 1) / kPanel * kPanel;
+  prefetch_rows(next.key, packed, next.count, dim);
   for (int t = 0; t < here.count; t += kPanel) {
     const int last = t + kPanel < here.count ? t + kPanel : here.count;
     prefetch_rows(next.value, t, t + kPanel < next.count ? t + kPanel : next.count, dim);
     pack_values(here.value, t, last, dim, values);
   }
+  prefetch_rows(next.value, packed, next.count, dim);
 }
 
 // One row of scores -> probabilities relative to the running maximum; rescales what came before.

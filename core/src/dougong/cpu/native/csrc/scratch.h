@@ -9,14 +9,15 @@
 
 namespace dg {
 
-// Grows and never shrinks; at most a few hundred KiB per thread in practice.
+// Grows and never shrinks. What attention takes is bounded; see dg_attention_workspace.
 class Scratch {
  public:
   ~Scratch() { std::free(data_); }
+  static size_t rounded(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
   char* reserve(size_t bytes) {
     if (bytes > size_) {
       std::free(data_);
-      size_ = (bytes + 4095) / 4096 * 4096;
+      size_ = rounded(bytes);
       data_ = static_cast<char*>(std::aligned_alloc(4096, size_));
       if (!data_) std::abort();
     }
