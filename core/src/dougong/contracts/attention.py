@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from dougong.contracts.graph import GraphSupport
 from dougong.contracts.kv_cache import KVCacheSpec, KVLayout
 from dougong.contracts.support import Support
+from dougong.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +40,9 @@ class AttentionRequest:
         sliding_window: Tokens a query sees, itself included; ``None``: all.
         soft_cap: Scores become ``cap * tanh(score / cap)`` before the softmax; ``None``: no cap.
         has_sinks: A learned logit per head joins the softmax denominator.
-        is_mla: Multi-head latent attention.
+        is_mla: Multi-head latent attention; ``kv_lora_rank`` and ``rope_head_dim`` are then set.
+        kv_lora_rank: Elements of a latent row.
+        rope_head_dim: Elements of the rotated part.
         needs_graph: Will run inside a captured graph.
     """
 
@@ -54,6 +57,8 @@ class AttentionRequest:
     soft_cap: float | None = None
     has_sinks: bool = False
     is_mla: bool = False
+    kv_lora_rank: int | None = None
+    rope_head_dim: int | None = None
     needs_graph: bool = False
 
 
@@ -179,7 +184,27 @@ class AttentionImpl(ABC):
 
 @runtime_checkable
 class MLAImpl(Protocol):
-    """Multi-head latent attention: its own shape of call, for models that have it."""
+    """Multi-head latent attention: its own shape of call, for models that have it.
+
+    No model of the core has it yet; `AttentionBackend.make_mla_impl` makes one.
+    """
+
+    def write_kv(
+        self,
+        kv_c: torch.Tensor,
+        k_pe: torch.Tensor,
+        kv_cache: Sequence[torch.Tensor],
+        slot_mapping: torch.Tensor,
+    ) -> None:
+        """Store this step's latent rows in place; rows of slot ``-1`` must not be written.
+
+        Args:
+            kv_c: ``[num_tokens, kv_lora_rank]``, normalised.
+            k_pe: ``[num_tokens, rope_head_dim]``, rotated.
+            kv_cache: This layer's buffers.
+            slot_mapping: See `CommonAttentionMetadata`.
+        """
+        ...
 
     def forward(
         self,
@@ -229,6 +254,14 @@ class AttentionBackend(ABC):
         self, spec: KVCacheSpec, layout: KVLayout, device: torch.device
     ) -> AttentionMetadataBuilder:
         """The metadata builder of one KV cache group."""
+
+    def make_mla_impl(self, request: AttentionRequest, scale: float) -> MLAImpl:
+        """The computation of one latent layer; only asked where `supports` said yes to ``is_mla``.
+
+        Raises:
+            UnsupportedError: This backend has none, which is the default.
+        """
+        raise UnsupportedError(f"attention backend {self.name!r} has no latent attention")
 
     def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
         """Device memory beside the cache that a step of ``max_num_tokens`` needs; counted in

@@ -87,7 +87,7 @@ class DeviceFacts:
         name: As the vendor prints it.
         arch: Family name to pass to `Platform.claims`.
         memory_total_bytes: Physical memory of the device.
-        memory_free_bytes: Free at the time of asking.
+        memory_free_bytes: Free at the time of asking; ``None``: unknown.
         memory_quota_bytes: A limit below the physical memory (a container's); ``None``: none.
         memory_quota_source: Where the quota was read, for the log.
         is_integrated: The memory is the host's.
@@ -101,7 +101,7 @@ class DeviceFacts:
     name: str
     arch: str
     memory_total_bytes: int
-    memory_free_bytes: int
+    memory_free_bytes: int | None = None
     memory_quota_bytes: int | None = None
     memory_quota_source: str = ""
     is_integrated: bool = False

@@ -13,7 +13,8 @@ class ConfigView:
     """A frozen copy of the engine's configuration.
 
     In `Platform.check_and_update_config` a field nobody decided yet is ``None``. In a worker every
-    field has its final value.
+    field has its final value, but for an automatic ``num_kv_blocks``: `Worker.initialize_kv_cache`
+    brings that number once memory was measured.
 
     Attributes:
         model: The reference as the user wrote it.

@@ -1,4 +1,7 @@
-"""Capture once, replay often: what a backend allows and who does it."""
+"""Capture once, replay often: what a backend allows and who does it.
+
+In contract 1.0 the core runs eagerly and calls no `GraphRunner` yet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Layers a vendor may own whole: linear methods, experts, LoRA."""
+"""Layers a vendor may own whole: linear methods, experts, LoRA.
+
+In contract 1.0 the core calls none of them yet: it computes no quantized weight in its stored form,
+has no model with experts and no adapters. The shapes are fixed so that plugins can be written.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,9 @@ class LinearMethod(ABC):
         """Register parameters on ``layer``: ``weight`` ``[out_features, in_features]`` or the
         method's own."""
 
-    @abstractmethod
     def transform_weight(self, layer: nn.Module, name: str, loaded: torch.Tensor) -> torch.Tensor:
         """The tensor to copy into parameter ``name``; by default ``loaded`` itself."""
+        return loaded
 
     @abstractmethod
     def post_load(self, layer: nn.Module) -> None:

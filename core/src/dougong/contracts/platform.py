@@ -91,7 +91,7 @@ class Platform(ABC):
         return None
 
     def get_punica_wrapper(self) -> str | None:
-        """The `LoRAWrapper`; ``None``: the plain-torch one."""
+        """The `LoRAWrapper`; ``None``: none of the platform's own. Not called in contract 1.0."""
         return None
 
     def get_supported_quantization(self) -> Sequence[QuantizationSupport]:

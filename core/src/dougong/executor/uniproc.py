@@ -15,7 +15,7 @@ from dougong.contracts import (
     WorkerContext,
 )
 from dougong.executor.base import Executor, LoadedRanks
-from dougong.executor.faults import classified
+from dougong.worker.faults import classified
 
 
 class UniprocExecutor(Executor):

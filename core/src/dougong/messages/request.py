@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_TOKEN_IDS = 128
 MAX_LOGPROBS = 20
 MAX_SEQUENCES_PER_REQUEST = 128
+MIN_TEMPERATURE = 1e-4  # below it float32 logits overflow, and it would be greedy all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,8 @@ class SamplingParams:
 
     Attributes:
         n: Sequences generated for the one prompt. Sequence ``i`` uses ``seed + i``.
-        temperature: 0 is greedy (ties go to the lowest id); otherwise logits are divided by it.
+        temperature: 0 is greedy (ties go to the lowest id); otherwise logits are divided by it,
+            from 1e-4 to 1e4.
         top_k: Keep the ``top_k`` most likely tokens; 0 keeps all.
         top_p: Keep the smallest set whose probability reaches it; the token that crosses stays.
         seed: Makes this request's draw repeatable whatever else is in the batch; ``None`` draws
@@ -60,14 +61,29 @@ class SamplingParams:
             object.__setattr__(self, "stop", (self.stop,))
         object.__setattr__(self, "stop", tuple(self.stop))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        self._check_types()
         self._check_ranges()
         self._check_stops()
 
+    def _check_types(self) -> None:
+        """A number of the wrong kind must not travel as far as the device."""
+        for field in ("n", "top_k", "min_tokens"):
+            _check_is(field, getattr(self, field), int, "an integer")
+        for field in ("seed", "max_tokens", "logprobs"):
+            if getattr(self, field) is not None:
+                _check_is(field, getattr(self, field), int, "an integer or nothing")
+        for field in ("temperature", "top_p"):
+            _check_is(field, getattr(self, field), (int, float), "a number")
+        for text in self.stop:
+            _check_is("stop", text, str, "strings")
+        for token_id in self.stop_token_ids:
+            _check_is("stop_token_ids", token_id, int, "integers")
+
     def _check_ranges(self) -> None:
         _check("n", self.n, 1 <= self.n <= MAX_SEQUENCES_PER_REQUEST, "from 1 to 128")
-        is_temperature = math.isfinite(self.temperature) and self.temperature >= 0
-        _check("temperature", self.temperature, is_temperature, "a finite number, 0 or above")
-        _check("top_k", self.top_k, self.top_k >= 0, "0 (all tokens) or above")
+        is_temperature = self.temperature == 0 or MIN_TEMPERATURE <= self.temperature <= 1e4
+        _check("temperature", self.temperature, is_temperature, "0 (greedy), or from 1e-4 to 1e4")
+        _check("top_k", self.top_k, 0 <= self.top_k < 2**31, "0 (all tokens) or above")
         _check("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
         if self.seed is not None:
             _check("seed", self.seed, 0 <= self.seed < 2**63, "from 0 to 2**63 - 1")
@@ -97,6 +113,13 @@ class SamplingParams:
     def is_greedy(self) -> bool:
         """Whether the most likely token is always taken."""
         return self.temperature == 0.0
+
+
+def _check_is(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise RequestError(
+            f"{field}={value!r} is of type {type(value).__name__}; it takes {wanted}.", field=field
+        )
 
 
 def _check(field: str, value: object, holds: bool, wanted: str) -> None:

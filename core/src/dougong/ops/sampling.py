@@ -43,8 +43,10 @@ class TopKTopP(CustomOp):
         kept = ordered.masked_fill(ordered < kth, -torch.inf)
         probs = kept.softmax(dim=-1)
         before = probs.cumsum(dim=-1) - probs
-        # The first token always stays, whatever rounding does to the sum.
-        num_kept = (before < top_p.unsqueeze(1)).sum(dim=-1, keepdim=True).clamp_(min=1)
+        # A sum that rounding brings to 1 too early must not cut a row that asked for no cut. The
+        # first token always stays.
+        limit = torch.where(top_p < 1, top_p, torch.inf).unsqueeze(1)
+        num_kept = (before < limit).sum(dim=-1, keepdim=True).clamp_(min=1)
         threshold = torch.maximum(ordered.gather(1, num_kept - 1), kth)
         return logits.masked_fill(logits < threshold, -torch.inf)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import torch
 from dougong.checkpoint import open_tensors, resolve_reference
 from dougong.contracts import (
     ConfigView,
-    DeviceError,
     GrammarMask,
     IntermediateTensors,
     KernelReport,
@@ -21,7 +20,7 @@ from dougong.contracts import (
     KVCacheGroup,
     KVLayout,
     LoadReport,
-    OutOfDeviceMemory,
+    Profiler,
     SchedulerOutput,
     StepHandle,
     UnsupportedError,
@@ -37,7 +36,13 @@ from dougong.sampling import Sampler
 from dougong.worker import InputBatch, ModelRunner, ModelStep
 from dougong.worker.attention_layers import AttentionLayers
 from dougong.worker.dummy_step import dummy_lengths, dummy_step, num_dummy_blocks
+from dougong.worker.faults import classified
 from dougong.worker.step_inputs import StepInputBuilder
+
+FLOAT32_BYTES = 4
+# Arrays of the size of all logits alive at once while drawing with a cut: logits, scaled, sorted
+# values and their 64-bit indices (two), kept, probabilities, their sums, threshold masks.
+LIVE_LOGITS = 10
 
 
 class ReferenceWorker(Worker):
@@ -111,7 +116,11 @@ class ReferenceWorker(Worker):
         return max(0, int(info.total_bytes * utilization) - in_use - step_bytes)
 
     def estimate_step_bytes(self) -> int:
-        """Bytes beside weights and cache that the largest step takes: here, by running one."""
+        """Bytes beside weights and cache that the largest step takes: here, by running one.
+
+        It holds as many tokens as a step can; what sampling adds for as many sequences as a step
+        can hold is computed, since one long prompt does not show it.
+        """
         runtime, attention = self.context.platform.runtime, self._bound_attention()
         num_tokens = self.config.max_num_batched_tokens or 1
         runtime.empty_cache()
@@ -123,7 +132,12 @@ class ReferenceWorker(Worker):
         peak = runtime.peak_memory_bytes()
         attention.drop()
         runtime.empty_cache()
-        return max(0, peak - before)
+        return max(0, peak - before) + self.estimate_sampling_bytes()
+
+    def estimate_sampling_bytes(self) -> int:
+        """Bytes of what drawing with a cut makes of every sequence's float32 logits."""
+        num_seqs = self.config.max_num_seqs or 1
+        return LIVE_LOGITS * num_seqs * int(self.config.hf_config["vocab_size"]) * FLOAT32_BYTES
 
     def initialize_kv_cache(self, config: KVCacheConfig) -> None:
         """Allocate every layer's buffers and make the runner."""
@@ -193,8 +207,15 @@ class ReferenceWorker(Worker):
         self._require(WorkerState.ASLEEP)
 
     def profile(self, is_start: bool, folder: str) -> None:
-        """Torch's profiler; a Chrome trace per rank is written when it stops."""
-        if is_start:
+        """The runtime's own `Profiler` where it has one; otherwise PyTorch's, whose Chrome trace is
+        written per rank when it stops."""
+        runtime = self.context.platform.runtime
+        if isinstance(runtime, Profiler):
+            if is_start:
+                runtime.start(folder)
+            else:
+                runtime.stop()
+        elif is_start:
             self._profiler = torch.profiler.profile()
             self._profiler.start()
         elif self._profiler is not None:
@@ -229,6 +250,7 @@ class ReferenceWorker(Worker):
             inputs,
             self._bound_attention().make_builders(),
             self.context.platform.runtime,
+            self._classified,
         )
 
     def _load_checkpoint(self) -> tuple[CausalLM, WeightLoadReport]:
@@ -262,12 +284,12 @@ class ReferenceWorker(Worker):
     def _make_runner(self) -> ModelRunner:
         config, groups = self.config, self.get_kv_cache_groups()
         assert self._model is not None
-        assert config.max_num_seqs and config.max_num_batched_tokens
-        assert config.max_model_len and config.block_size
+        block_size = self._bound_attention().block_size
+        assert config.max_num_seqs and config.max_num_batched_tokens and config.max_model_len
         batch = InputBatch(
             max_num_seqs=config.max_num_seqs,
             max_model_len=config.max_model_len,
-            block_size=config.block_size,
+            block_size=block_size,
             num_groups=len(groups),
             vocab_size=int(config.hf_config["vocab_size"]),
         )
@@ -277,7 +299,7 @@ class ReferenceWorker(Worker):
             self.device,
             max_num_seqs=config.max_num_seqs,
             max_num_tokens=config.max_num_batched_tokens,
-            block_size=config.block_size,
+            block_size=block_size,
             slot_dtypes=tuple(getattr(torch, layout.slot_dtype) for _, layout in groups),
         )
         return self.make_runner(self._model, batch, inputs)
@@ -288,14 +310,19 @@ class ReferenceWorker(Worker):
         return dummy_lengths(num_tokens, config.max_model_len, config.max_num_seqs)
 
     def _cache_for(self, num_tokens: int) -> KVCacheConfig:
-        assert self.config.block_size
-        num_blocks = num_dummy_blocks(self._dummy_lengths(num_tokens), self.config.block_size)
-        return KVCacheConfig(num_blocks, tuple(group for group, _ in self.get_kv_cache_groups()))
+        attention = self._bound_attention()
+        num_blocks = num_dummy_blocks(self._dummy_lengths(num_tokens), attention.block_size)
+        groups = tuple(group for group, _ in attention.groups)
+        return KVCacheConfig(attention.reserved_blocks + num_blocks, groups)
 
     def _run_dummy(self, runner: ModelRunner, num_tokens: int) -> None:
-        assert self.config.block_size
-        num_groups = len(self.get_kv_cache_groups())
-        step = dummy_step(self._dummy_lengths(num_tokens), self.config.block_size, num_groups)
+        attention = self._bound_attention()
+        step = dummy_step(
+            self._dummy_lengths(num_tokens),
+            attention.block_size,
+            num_groups=len(attention.groups),
+            first_block=attention.reserved_blocks,
+        )
         runner.sample(runner.submit(step)).result()
         runner.forget(list(step.num_scheduled_tokens))
 
@@ -313,26 +340,10 @@ class ReferenceWorker(Worker):
         if self.state is not state:
             raise UnsupportedError(f"the worker is {self.state}; this call needs {state}")
 
-    @contextmanager
-    def _classified(self, step_id: int | None = None) -> Iterator[None]:
+    def _classified(self, step_id: int | None = None) -> AbstractContextManager[None]:
         """A vendor's exception leaves as a `DeviceError` with device, rank and step."""
-        try:
-            yield
-        except DeviceError:
-            raise
-        except torch.OutOfMemoryError as exc:
-            raise self._device_error(OutOfDeviceMemory, str(exc), step_id) from exc
-        except Exception as exc:
-            fault = self.context.platform.classify_error(exc)
-            if fault is None:
-                raise
-            raise self._device_error(fault.kind, fault.message, step_id) from exc
-
-    def _device_error(
-        self, kind: type[DeviceError], message: str, step_id: int | None
-    ) -> DeviceError:
-        return kind(
-            message,
+        return classified(
+            self.context.platform,
             device_index=self.context.device_index,
             rank=self.context.rank,
             step_id=step_id,

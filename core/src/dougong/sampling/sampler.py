@@ -52,9 +52,9 @@ class Sampler(nn.Module):
         token_ids = self.greedy_sample(logits)
         if inputs.random is not None:
             self._draw(logits, token_ids, inputs.random)
-        if reported is None:
+        if reported is None or inputs.num_logprobs is None:
             return SampledTokens(token_ids)
-        top = reported.topk(inputs.num_logprobs, dim=-1)
+        top = reported.topk(min(inputs.num_logprobs, logits.shape[1]), dim=-1)
         chosen = reported.gather(1, token_ids.unsqueeze(1)).squeeze(1)
         return SampledTokens(token_ids, chosen, top.indices, top.values)
 
@@ -65,7 +65,10 @@ class Sampler(nn.Module):
             return torch.from_numpy(values).to(device, non_blocking=True)
 
         rows = on_device(random.rows)
-        scaled = logits[rows] / on_device(random.temperature).unsqueeze(1)
+        scaled = logits[rows]
+        # Only differences count; without the maximum nothing overflows, however small the divisor.
+        scaled = scaled - scaled.amax(dim=-1, keepdim=True)
+        scaled = scaled / on_device(random.temperature).unsqueeze(1)
         if random.has_cuts:
             scaled = self.top_k_top_p(scaled, on_device(random.top_k), on_device(random.top_p))
         # Inverse transform: one number per row decides, so no generator state is needed.

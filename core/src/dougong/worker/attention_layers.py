@@ -3,14 +3,14 @@ metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 
-from dougong.attention import Attention, AttentionChoice, choose_backend
+from dougong.attention import Attention, check_attention_parts, choose_backend
 from dougong.contracts import (
-    AttentionBackend,
     AttentionMetadataBuilder,
     AttentionRequest,
     ConfigError,
@@ -21,6 +21,7 @@ from dougong.contracts import (
     KVCacheSpec,
     KVLayout,
     Platform,
+    PluginError,
 )
 
 
@@ -39,19 +40,23 @@ class AttentionLayers:
     ) -> None:
         assert config.dtype and config.kv_cache_dtype and config.block_size
         self._device = device
-        self._block_size = config.block_size
+        self._platform = platform
+        is_asked = "block_size" in config.explicit
         self._layers: dict[AttentionRequest, list[Attention]] = {}
         for module in model.modules():
             if isinstance(module, Attention):
-                request = module.request(config.dtype, config.kv_cache_dtype, config.block_size)
+                request = module.request(
+                    config.dtype, config.kv_cache_dtype, config.block_size if is_asked else None
+                )
                 self._layers.setdefault(request, []).append(module)
-        self._choices: dict[AttentionRequest, AttentionChoice] = {}
-        for request, layers in self._layers.items():
-            choice = choose_backend(platform, request, config.attention_backend)
-            self._choices[request] = choice
-            for layer in layers:
-                layer.bind_backend(choice.backend.make_impl(request, layer.scale))
-        self.groups = tuple(self._group(request) for request in self._layers)
+        self._choices = {
+            request: choose_backend(platform, request, config.attention_backend)
+            for request in self._layers
+        }
+        self.block_size = self._choose_block_size(config.block_size, is_asked)
+        self.groups = tuple(self._group(request, self.block_size) for request in self._layers)
+        self.reserved_blocks = max(layout.reserved_blocks for _, layout in self.groups)
+        self._bind()
 
     def count_backends(self) -> dict[str, int]:
         """Backend name → layers it serves."""
@@ -76,10 +81,12 @@ class AttentionLayers:
 
     def make_builders(self) -> list[AttentionMetadataBuilder]:
         """One per group, in group order."""
-        return [
-            choice.backend.make_builder(group.spec, layout, self._device)
-            for choice, (group, layout) in zip(self._choices.values(), self.groups, strict=True)
-        ]
+        builders = []
+        for choice, (group, layout) in zip(self._choices.values(), self.groups, strict=True):
+            builder = choice.backend.make_builder(group.spec, layout, self._device)
+            check_attention_parts(choice.backend, builder=builder)
+            builders.append(builder)
+        return builders
 
     def allocate(self, config: KVCacheConfig) -> None:
         """Allocate and bind every layer's buffers; what was bound before is let go."""
@@ -91,10 +98,18 @@ class AttentionLayers:
                 layer.bind_cache(
                     index,
                     [
-                        allocate_buffer(buffer, config.num_blocks, self._device)
+                        allocate_buffer(
+                            buffer, config.num_blocks, self._device, layout.alignment_bytes
+                        )
                         for buffer in layout.buffers
                     ],
                 )
+
+    def buffers(self) -> Iterator[torch.Tensor]:
+        """Every buffer that is bound now."""
+        for layers in self._layers.values():
+            for layer in layers:
+                yield from layer.kv_cache
 
     def drop(self) -> None:
         """Let every buffer go."""
@@ -102,33 +117,84 @@ class AttentionLayers:
             for layer in layers:
                 layer.bind_cache(0, ())
 
-    def _group(self, request: AttentionRequest) -> tuple[KVCacheGroup, KVLayout]:
-        layers = self._layers[request]
-        backend = self._choices[request].backend
+    def _bind(self) -> None:
+        for request, layers in self._layers.items():
+            backend = self._choices[request].backend
+            for layer in layers:
+                impl = backend.make_impl(request, layer.scale)
+                check_attention_parts(backend, impl=impl)
+                layer.bind_backend(impl)
+
+    def _choose_block_size(self, preferred: int, is_asked: bool) -> int:
+        """``preferred``, or, where nobody asked for it, the first that every layout takes."""
+        layouts = [self._group(request, preferred)[1] for request in self._layers]
+        taken = [size for size in layouts[0].block_sizes if _all_take(layouts, size)]
+        if _all_take(layouts, preferred):
+            return preferred
+        names = ", ".join(choice.backend.name for choice in self._choices.values())
+        if is_asked:
+            raise ConfigError(
+                f"block_size={preferred} is not taken by attention backend {names}, which takes "
+                f"{', '.join(map(str, taken)) or 'no size that all layers share'}. Leave it unset."
+            )
+        if not taken:
+            raise PluginError(
+                f"the attention backends {names} of platform {self._platform.name!r} share no "
+                "block size, and in contract 1.0 every group of layers has the same",
+                plugin=self._platform.name,
+            )
+        return taken[0]
+
+    def _group(self, request: AttentionRequest, block_size: int) -> tuple[KVCacheGroup, KVLayout]:
         spec = KVCacheSpec(
             num_kv_heads=request.num_kv_heads,
             head_dim=request.head_dim,
             dtype=request.kv_dtype,
-            block_size=self._block_size,
+            block_size=block_size,
             sliding_window=request.sliding_window,
         )
-        group = KVCacheGroup(spec, tuple(layer.layer_index for layer in layers))
-        return group, _checked_layout(backend, spec)
+        indices = tuple(layer.layer_index for layer in self._layers[request])
+        return KVCacheGroup(spec, indices), self._choices[request].backend.kv_layout(spec)
 
 
-def _checked_layout(backend: AttentionBackend, spec: KVCacheSpec) -> KVLayout:
-    layout = backend.kv_layout(spec)
-    if spec.block_size not in layout.block_sizes:
-        raise ConfigError(
-            f"block_size={spec.block_size} is not taken by attention backend {backend.name!r}, "
-            f"which takes {', '.join(map(str, layout.block_sizes))}. Leave it unset."
-        )
-    return layout
+def _all_take(layouts: Sequence[KVLayout], block_size: int) -> bool:
+    return all(block_size in layout.block_sizes for layout in layouts)
 
 
-def allocate_buffer(buffer: KVBuffer, num_blocks: int, device: torch.device) -> torch.Tensor:
-    """One buffer, its axes in memory as ``stride_order`` says; contents undefined."""
+def allocate_buffer(
+    buffer: KVBuffer, num_blocks: int, device: torch.device, alignment_bytes: int = 1
+) -> torch.Tensor:
+    """One buffer, its axes in memory as ``stride_order`` says; contents undefined.
+
+    Where blocks are outermost in memory, each starts at a multiple of ``alignment_bytes``.
+
+    Raises:
+        PluginError: Blocks are not outermost and their bytes are no multiple of the alignment.
+    """
     shape, dtype = buffer.shape(num_blocks), getattr(torch, buffer.dtype)
     order = buffer.stride_order or tuple(range(len(shape)))
-    stored = torch.empty([shape[axis] for axis in order], dtype=dtype, device=device)
+    sizes = [shape[axis] for axis in order]
+    if buffer.block_bytes % alignment_bytes == 0:
+        stored = _aligned_empty(math.prod(sizes), dtype, device, alignment_bytes).view(sizes)
+    elif order[0] == buffer.block_axis and alignment_bytes % dtype.itemsize == 0:
+        stride = -(-buffer.block_bytes // alignment_bytes) * alignment_bytes // dtype.itemsize
+        flat = _aligned_empty(num_blocks * stride, dtype, device, alignment_bytes)
+        inner = math.prod(sizes[1:])
+        stored = flat.view(num_blocks, stride)[:, :inner].view(sizes)
+    else:
+        raise PluginError(
+            f"KV buffer {buffer.name!r} has blocks of {buffer.block_bytes} bytes, which cannot "
+            f"each start at a multiple of {alignment_bytes}: put the block axis outermost in "
+            "memory, or make the block a multiple"
+        )
     return stored.permute([order.index(axis) for axis in range(len(shape))])
+
+
+def _aligned_empty(
+    num_elements: int, dtype: torch.dtype, device: torch.device, alignment_bytes: int
+) -> torch.Tensor:
+    """A flat tensor that starts at a multiple of ``alignment_bytes``."""
+    spare = -(-alignment_bytes // dtype.itemsize)
+    flat = torch.empty(num_elements + spare, dtype=dtype, device=device)
+    offset = -flat.data_ptr() % alignment_bytes // dtype.itemsize
+    return flat[offset : offset + num_elements]

@@ -23,12 +23,14 @@ def num_dummy_blocks(lengths: Sequence[int], block_size: int) -> int:
     return sum(-(-length // block_size) for length in lengths)
 
 
-def dummy_step(lengths: Sequence[int], block_size: int, num_groups: int) -> SchedulerOutput:
-    """A whole prefill of prompts of these lengths.
+def dummy_step(
+    lengths: Sequence[int], block_size: int, *, num_groups: int, first_block: int
+) -> SchedulerOutput:
+    """A whole prefill of prompts of these lengths, from ``first_block`` on.
 
-    Blocks count from 0 and belong to nobody yet; whatever is written there is never read.
+    Its blocks belong to nobody yet; whatever is written there is never read.
     """
-    new, first_block = [], 0
+    new = []
     for index, length in enumerate(lengths):
         num_blocks = -(-length // block_size)
         blocks = list(range(first_block, first_block + num_blocks))

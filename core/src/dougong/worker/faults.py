@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dougong.contracts import Platform
-from dougong.errors import DeviceError, DougongError
+from dougong.contracts import Fault, Platform
+from dougong.errors import DeviceError, DougongError, OutOfDeviceMemory, PluginError
 
 
 @contextmanager
@@ -29,11 +29,37 @@ def classified(
     except DougongError:
         raise
     except Exception as exc:
-        fault = platform.classify_error(exc)
+        fault = _ask(platform, exc)
         if fault is None:
             raise
         device = device_index if fault.device_index is None else fault.device_index
         raise fault.kind(fault.message, device_index=device, rank=rank, step_id=step_id) from exc
+
+
+def _ask(platform: Platform, exc: Exception) -> Fault | None:
+    """What the platform calls an exception; running out of memory has its own name in torch."""
+    try:
+        fault = platform.classify_error(exc)
+    except Exception as broken:  # noqa: BLE001 - a vendor's code; it is named in what is raised
+        raise PluginError(
+            f"platform {platform.name!r} failed to classify {type(exc).__name__}: {exc}; its "
+            f"classify_error() raised {type(broken).__name__}: {broken}",
+            plugin=platform.name,
+        ) from exc
+    if fault is None:
+        return Fault(OutOfDeviceMemory, str(exc)) if _is_out_of_memory(exc) else None
+    if not (isinstance(fault.kind, type) and issubclass(fault.kind, DeviceError)):
+        raise PluginError(
+            f"platform {platform.name!r} classified {type(exc).__name__} as {fault.kind!r}, which "
+            "is no DeviceError",
+            plugin=platform.name,
+        ) from exc
+    return fault
+
+
+def _is_out_of_memory(exc: Exception) -> bool:
+    """By name, so that a process that never imported torch need not."""
+    return any(kind.__name__ == "OutOfMemoryError" for kind in type(exc).__mro__)
 
 
 def _placed(exc: DeviceError, *, device_index: int, rank: int, step_id: int | None) -> DeviceError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from dougong.models.causal_lm import CausalLM
 from dougong.sampling import SampledTokens, Sampler
 from dougong.worker.input_batch import InputBatch
 from dougong.worker.step_inputs import StepInputBuilder, StepInputs
+
+_POLL_S = 0.0005
 
 
 @dataclass(slots=True)
@@ -57,10 +60,24 @@ class ModelStep:
         self.event: Event | None = None
 
     def result(self, timeout_s: float | None = None) -> ModelRunnerOutput:
-        """Wait for the step's tokens; the second call returns the same object."""
+        """Wait for the step's tokens; the second call returns the same object.
+
+        Raises:
+            DeviceError: Classified; also a fault of an earlier kernel that surfaces only here.
+            TimeoutError: ``timeout_s`` passed; the step goes on, and may be asked again.
+        """
         if self._output is None:
+            if timeout_s is not None:
+                self._wait(timeout_s)
             self._output = self._runner.finish(self)
         return self._output
+
+    def _wait(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self.event is not None and not self.event.query():
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"step {self.step_id} has not ended after {timeout_s} s")
+            time.sleep(_POLL_S)
 
 
 class ModelRunner:
@@ -73,6 +90,7 @@ class ModelRunner:
         inputs: Builds a step's tensors from them.
         builders: Metadata builder per KV cache group.
         runtime: The device's.
+        classified: Makes the block in which a step's late errors are named; takes the step's id.
     """
 
     def __init__(
@@ -83,7 +101,9 @@ class ModelRunner:
         inputs: StepInputBuilder,
         builders: Sequence[AttentionMetadataBuilder],
         runtime: DeviceRuntime,
+        classified: Callable[[int], AbstractContextManager[None]],
     ) -> None:
+        self._classified = classified
         self._model = model
         self._sampler = sampler
         self._batch = batch
@@ -143,8 +163,9 @@ class ModelRunner:
             asked = self._batch.sampling.inputs(rows, self._batch.num_tokens[rows])
             with self._runtime.inference_mode():
                 step.sampled = self._to_host(self._sampler.sample(step.logits, asked))
-            step.event = self._runtime.new_event()
-            step.event.record()
+        # Also where nothing is sampled: the next step writes the host buffers of this one.
+        step.event = self._runtime.new_event()
+        step.event.record()
         self._batch.num_computed[inputs.rows] = inputs.new_computed
         self.timers.sample_s += time.perf_counter() - began
         return step
@@ -152,7 +173,8 @@ class ModelRunner:
     def finish(self, step: ModelStep) -> ModelRunnerOutput:
         """Wait for a sampled step and take its tokens into the batch."""
         if step.event is not None:
-            step.event.synchronize()
+            with self._classified(step.step_id):
+                step.event.synchronize()
         if step.sampled is None:
             return ModelRunnerOutput(step.step_id, [], [])
         inputs, batch = step.inputs, self._batch

@@ -33,8 +33,7 @@ class SamplingRows:
         """Fill a row."""
         params = new.sampling_params
         self._temperature[row] = params.temperature
-        self._top_k[row] = params.top_k or self._vocab_size
-        self._top_k[row] = min(self._top_k[row], self._vocab_size)
+        self._top_k[row] = min(params.top_k or self._vocab_size, self._vocab_size)
         self._top_p[row] = params.top_p
         self._seed[row] = params.seed or 0
         self._num_prompt[row] = new.num_prompt_tokens

@@ -47,3 +47,12 @@ def test_logprobs_sum_to_one() -> None:
     torch.manual_seed(0)
     logprobs = Logprobs()(torch.randn(4, 33))
     torch.testing.assert_close(logprobs.exp().sum(-1), torch.ones(4))
+
+
+def test_a_row_without_a_cut_keeps_every_token_beside_one_with_a_cut() -> None:
+    torch.manual_seed(0)
+    # So many tokens of hardly any weight that the float32 sum reaches 1 before the end.
+    logits = torch.cat((torch.full((2, 1), 30.0), torch.randn(2, 5000)), dim=1)
+    cut = TopKTopP()(logits, torch.full((2,), 5001), torch.tensor([1.0, 0.9]))
+    assert torch.isfinite(cut[0]).all()
+    assert torch.isfinite(cut[1]).sum() == 1

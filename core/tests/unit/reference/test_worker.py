@@ -17,6 +17,7 @@ from dougong.contracts import (
     KernelFault,
     KVCacheConfig,
     OutOfDeviceMemory,
+    PluginError,
     UnsupportedError,
     WorkerContext,
     WorkerState,
@@ -170,12 +171,12 @@ def test_the_largest_step_fits_the_batch_even_with_few_and_short_sequences(
     assert worker.determine_available_memory() > 0
 
 
-def test_a_block_size_the_backend_does_not_take_is_refused(checkpoint: Path) -> None:
+def test_a_block_size_the_user_asked_for_and_no_backend_takes_is_refused(checkpoint: Path) -> None:
     class Fixed(PlainPlatform):
         def get_attn_backends(self) -> dict[str, str]:
             return {"cpu/native": "dougong.cpu.attention:NativeAttentionBackend"}
 
-    worker = make_worker(checkpoint, block_size=24)
+    worker = make_worker(checkpoint, block_size=24, explicit=frozenset({"block_size"}))
     object.__setattr__(worker.context, "platform", Fixed())
     worker.init_device()
     with pytest.raises(ConfigError, match="block_size=24"):
@@ -210,6 +211,84 @@ def test_memory_errors_are_named_and_other_exceptions_pass_unchanged(
     raise_from(KeyError("ours"))
     with pytest.raises(KeyError):
         worker.submit(go_on(1))
+
+
+class LateEvent:
+    """Passes after some queries; what the kernel did surfaces when somebody waits."""
+
+    def __init__(self, num_queries: int, fault: Exception | None = None) -> None:
+        self._left = num_queries
+        self._fault = fault
+
+    def record(self, stream: object = None) -> None:
+        pass
+
+    def query(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+    def synchronize(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+
+def use_event(monkeypatch: pytest.MonkeyPatch, worker: ReferenceWorker, event: LateEvent) -> None:
+    monkeypatch.setattr(worker.context.platform.runtime, "new_event", lambda: event)
+
+
+def test_a_fault_that_surfaces_late_is_classified_with_its_step(
+    worker: ReferenceWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_event(monkeypatch, worker, LateEvent(0, ZeroDivisionError()))
+    handle = worker.sample(worker.submit(start(0, ("a", PROMPT, [0], 7))))
+    with pytest.raises(KernelFault, match="step=0"):
+        handle.result()
+
+
+def test_waiting_for_a_step_ends_at_its_deadline_and_may_be_tried_again(
+    worker: ReferenceWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_event(monkeypatch, worker, LateEvent(5))
+    handle = worker.sample(worker.submit(start(0, ("a", PROMPT, [0], 7))))
+    with pytest.raises(TimeoutError, match="step 0"):
+        handle.result(timeout_s=0.0)
+    assert handle.result(timeout_s=30.0).req_ids == ["a"]
+
+
+def test_a_step_that_samples_nothing_is_waited_for_too(
+    worker: ReferenceWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_event(monkeypatch, worker, LateEvent(0, ZeroDivisionError()))
+    handle = worker.sample(worker.submit(start(0, ("a", PROMPT, [0], 4))))
+    with pytest.raises(KernelFault):
+        handle.result()
+
+
+def test_a_vendor_that_fails_to_classify_is_named(
+    worker: ReferenceWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(step: object) -> None:
+        raise KeyError("x")
+
+    def classify(exc: BaseException) -> Fault:
+        raise OSError("no table of errors")
+
+    monkeypatch.setattr(worker._runner, "submit", submit)
+    monkeypatch.setattr(worker.context.platform, "classify_error", classify)
+    with pytest.raises(PluginError, match="'cpu' failed to classify KeyError"):
+        worker.submit(go_on(0))
+    odd = Fault(ValueError, "odd")  # type: ignore[arg-type]
+    monkeypatch.setattr(worker.context.platform, "classify_error", lambda exc: odd)
+    with pytest.raises(PluginError, match="no DeviceError"):
+        worker.submit(go_on(1))
+
+
+def test_memory_for_sampling_grows_with_the_sequences_of_a_step(checkpoint: Path) -> None:
+    few, many = make_worker(checkpoint), make_worker(checkpoint)
+    wider = replace(many.config, max_num_seqs=40)
+    object.__setattr__(many.context, "config", wider)
+    assert many.estimate_sampling_bytes() == 10 * few.estimate_sampling_bytes()
+    assert few.estimate_sampling_bytes() >= 4 * 288 * 4 * 8
 
 
 def test_logprobs_are_reported_for_who_asked(worker: ReferenceWorker) -> None:

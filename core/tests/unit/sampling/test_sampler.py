@@ -69,3 +69,15 @@ def test_zero_logprobs_report_the_drawn_token_alone() -> None:
     assert sampled.logprob is not None
     assert sampled.top_ids is not None
     assert sampled.top_ids.shape == (1, 0)
+
+
+def test_the_smallest_temperature_takes_the_most_likely_token() -> None:
+    logits = torch.tensor([[5.0, 9.0, 8.9, -3.0, 0.0]]).repeat(50, 1) * 1e3
+    inputs = SamplingInputs(random=random_rows(50, temperature=1e-4))
+    assert set(Sampler().sample(logits, inputs).token_ids.tolist()) == {1}
+
+
+def test_more_logprobs_than_tokens_report_every_token() -> None:
+    sampled = Sampler().sample(LOGITS.repeat(1, 1), SamplingInputs(num_logprobs=20))
+    assert sampled.top_ids is not None
+    assert sampled.top_ids.shape == (1, 5)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from dougong.attention import Attention
-from dougong.contracts import ConfigError, ConfigView, KVBuffer, KVCacheConfig
+from dougong.contracts import (
+    ConfigError,
+    ConfigView,
+    KVBuffer,
+    KVCacheConfig,
+    KVCacheSpec,
+    KVLayout,
+    PluginError,
+)
 from dougong.cpu.platform import CpuPlatform
+from dougong.reference import ReferenceAttentionBackend
 from dougong.worker.attention_layers import AttentionLayers, allocate_buffer
 
 CPU = torch.device("cpu")
@@ -56,6 +67,52 @@ def test_an_explicit_backend_that_cannot_is_refused() -> None:
         AttentionLayers(
             model(None, head_dim=24), CpuPlatform(), view(attention_backend="cpu/native"), CPU
         )
+
+
+class FixedSizes(ReferenceAttentionBackend):
+    """Takes blocks of 64 alone, whatever the platform prefers."""
+
+    name = "acme/fixed"
+
+    def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
+        return replace(super().kv_layout(spec), block_sizes=(64,), reserved_blocks=2)
+
+
+class FixedPlatform(CpuPlatform):
+    """The CPU with that backend alone."""
+
+    def get_attn_backends(self) -> dict[str, str]:
+        return {"acme/fixed": f"{__name__}:FixedSizes"}
+
+
+def test_a_block_size_nobody_asked_for_follows_the_layout() -> None:
+    layers = AttentionLayers(model(None), FixedPlatform(), view(), CPU)
+    assert layers.block_size == 64
+    assert layers.groups[0][0].spec.block_size == 64
+    assert layers.reserved_blocks == 2
+
+
+def test_a_block_size_that_was_asked_for_is_kept_or_refused() -> None:
+    asked = view(block_size=64, explicit=frozenset({"block_size"}))
+    assert AttentionLayers(model(None), FixedPlatform(), asked, CPU).block_size == 64
+    with pytest.raises(ConfigError, match=r"block_size=16 .* takes 64"):
+        AttentionLayers(model(None), FixedPlatform(), view(explicit=frozenset({"block_size"})), CPU)
+
+
+@pytest.mark.parametrize("alignment", [1, 64, 512, 4096])
+def test_every_block_starts_at_a_multiple_of_the_alignment(alignment: int) -> None:
+    buffer = KVBuffer(name="k", block_shape=(16, 2, 20), dtype="bfloat16")
+    tensor = allocate_buffer(buffer, 5, CPU, alignment)
+    assert tensor.shape == (5, 16, 2, 20)
+    tensor.fill_(1.0)
+    assert all(tensor[block].data_ptr() % alignment == 0 for block in range(5))
+    assert tensor.sum() == tensor.numel()
+
+
+def test_blocks_that_cannot_be_aligned_are_the_plugins_fault() -> None:
+    buffer = KVBuffer(name="k", block_shape=(2, 16, 20), dtype="bfloat16", block_axis=1)
+    with pytest.raises(PluginError, match="put the block axis outermost"):
+        allocate_buffer(buffer, 5, CPU, 4096)
 
 
 def test_a_buffer_lies_in_memory_as_its_stride_order_says() -> None:

@@ -17,10 +17,10 @@ def test_tokens_go_to_the_fewest_requests_and_no_more_than_a_step_can_hold(
     assert dummy_lengths(num_tokens, max_model_len=32, max_num_seqs=3) == lengths
 
 
-def test_every_prompt_has_blocks_of_its_own_in_every_group() -> None:
-    step = dummy_step([31, 16, 1], block_size=16, num_groups=2)
+def test_every_prompt_has_blocks_of_its_own_behind_the_reserved_ones() -> None:
+    step = dummy_step([31, 16, 1], 16, num_groups=2, first_block=3)
     assert list(step.num_scheduled_tokens.values()) == [31, 16, 1]
     assert step.total_num_scheduled_tokens == 48
     blocks = [block for new in step.scheduled_new_reqs for block in new.block_ids[0]]
-    assert blocks == list(range(num_dummy_blocks([31, 16, 1], 16)))
+    assert blocks == list(range(3, 3 + num_dummy_blocks([31, 16, 1], 16)))
     assert all(len(new.block_ids) == 2 for new in step.scheduled_new_reqs)

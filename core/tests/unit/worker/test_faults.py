@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dougong.errors import ConfigError, DeviceLost, KernelFault
-from dougong.executor.faults import classified
 from dougong.testing.null_platform import NullDeviceError, NullPlatform
+from dougong.worker.faults import classified
 
 
 def run(error: Exception, step_id: int | None = 7) -> None:
