@@ -3,8 +3,9 @@
     python core/tests/architecture/surface.py --write
 
 writes ``public_surface.json`` from ``dougong.contracts``, ``dougong.ops`` and
-``dougong.reference``. It refuses when the change needs a higher ``CONTRACT_VERSION`` than the code
-has; ``--unreleased`` overrules that, for a contract version that no wheel was released with.
+``dougong.reference``, the hooks and the entry-point group. It refuses when the change needs a
+higher ``CONTRACT_VERSION`` than the code has; ``--unreleased`` overrules that, for a contract
+version that no wheel was released with.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the imports below, when run as a script
 
+from dougong.contracts.hooks import HOOK_PROJECT, HookSpecs
+from dougong.platforms import entry_points
 from tests.architecture.surface_changes import compare, needed_level, raised_level
 
 PACKAGES = ("dougong.contracts", "dougong.ops", "dougong.reference")
+HOOKS = "hooks of dougong.contracts.hooks.HookSpecs"
+GROUP = "entry-point group"
 SNAPSHOT = Path(__file__).with_name("public_surface.json")
 SPOKEN_DUNDERS = frozenset(
     {"__init__", "__call__", "__bool__", "__iter__", "__len__", "__contains__"}
@@ -156,6 +161,27 @@ def describe(value: object) -> Described:
     return {"kind": "constant", "type": type(value).__name__, "value": _text(value)}
 
 
+def describe_hooks(specs: type, project: str) -> Described:
+    """Hooks by name: what the core calls them with, and what it takes back."""
+    described: Described = {}
+    for name, spec in vars(specs).items():
+        if not name.startswith(f"{project}_"):
+            continue
+        signature = _signature(spec)
+        options = getattr(spec, f"{project}_spec", {})
+        described[name] = {
+            "arguments": {entry["name"]: entry["type"] for entry in signature["parameters"][1:]},
+            "returns": signature["returns"],
+            "first_result": bool(options.get("firstresult")),
+        }
+    return {"kind": "hooks", "hooks": described}
+
+
+def describe_name(value: str) -> Described:
+    """A name that stands in the metadata of wheels, which nobody can change after the fact."""
+    return {"kind": "name", "value": value}
+
+
 def _published(module: ModuleType) -> Iterator[tuple[str, object]]:
     for name in sorted(module.__all__):
         if name not in ("CONTRACT_VERSION", "__version__"):
@@ -171,7 +197,10 @@ def current() -> Described:
     """The surface of this checkout, with its contract version."""
     modules = [importlib.import_module(name) for name in PACKAGES]
     version: str = modules[0].CONTRACT_VERSION
-    return {"contract_version": version, "surface": surface_of(*modules)}
+    surface = surface_of(*modules)
+    surface[HOOKS] = describe_hooks(HookSpecs, HOOK_PROJECT)
+    surface[GROUP] = describe_name(entry_points.GROUP)
+    return {"contract_version": version, "surface": surface}
 
 
 def _pretty(value: Any, indent: str = "") -> str:

@@ -187,6 +187,29 @@ def _constant(subject: str, old: Described, new: Described) -> Iterator[Change]:
         yield Change(Level.MINOR, subject, f"{old['value']} became {new['value']}")
 
 
+def _hooks(subject: str, old: Described, new: Described) -> Iterator[Change]:
+    before, after = old["hooks"], new["hooks"]
+    for name in before.keys() - after.keys():
+        yield Change(Level.MAJOR, f"{subject}: {name}", "removed or renamed")
+    for name in after.keys() - before.keys():
+        yield Change(Level.MINOR, f"{subject}: {name}", "added")
+    for name in before.keys() & after.keys():
+        yield from _hook(f"{subject}: {name}", before[name], after[name])
+
+
+def _hook(subject: str, old: Described, new: Described) -> Iterator[Change]:
+    before, after = old["arguments"], new["arguments"]
+    for name in before.keys() - after.keys():
+        yield Change(Level.MAJOR, f"{subject}({name})", "argument removed or renamed")
+    for name in after.keys() - before.keys():
+        yield Change(Level.MINOR, f"{subject}({name})", "argument added")
+    for name in before.keys() & after.keys():
+        yield from _type_change(f"{subject}({name})", before[name], after[name], may_widen=False)
+    yield from _type_change(f"{subject} ->", old["returns"], new["returns"], may_widen=True)
+    if old["first_result"] != new["first_result"]:
+        yield Change(Level.MAJOR, subject, "another number of implementations is asked")
+
+
 def _object(subject: str, old: Described, new: Described) -> Iterator[Change]:
     if old["kind"] != new["kind"]:
         yield Change(Level.MAJOR, subject, f"{old['kind']} became {new['kind']}")
@@ -198,6 +221,10 @@ def _object(subject: str, old: Described, new: Described) -> Iterator[Change]:
         yield from _signature(subject, old, new, theirs=False)
     elif old["kind"] == "constant":
         yield from _constant(subject, old, new)
+    elif old["kind"] == "hooks":
+        yield from _hooks(subject, old, new)
+    elif old["kind"] == "name" and old["value"] != new["value"]:
+        yield Change(Level.MAJOR, subject, f"{old['value']} became {new['value']}")
 
 
 def compare(old: dict[str, Described], new: dict[str, Described]) -> list[Change]:

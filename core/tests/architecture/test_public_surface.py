@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from types import ModuleType
 
 import pytest
 
-from tests.architecture.surface import SNAPSHOT, current, surface_of
+from tests.architecture.surface import (
+    GROUP,
+    HOOKS,
+    SNAPSHOT,
+    current,
+    describe_hooks,
+    describe_name,
+    surface_of,
+)
 from tests.architecture.surface_changes import Level, compare, needed_level, raised_level
 
 BEFORE = """
@@ -155,6 +164,85 @@ def test_a_compatible_change_needs_a_minor_version(name: str) -> None:
 @pytest.mark.parametrize("name", UNSEEN)
 def test_what_nobody_can_see_needs_no_version(name: str) -> None:
     assert _level(UNSEEN[name]) is Level.NONE
+
+
+HOOKS_BEFORE = """
+from __future__ import annotations
+import pluggy
+
+hookspec = pluggy.HookspecMarker("acme")
+
+class Specs:
+    @hookspec
+    def acme_register(self) -> list[str]: ...
+    @hookspec
+    def acme_step_done(self, stats: int, rank: int | None) -> None: ...
+    def _private(self) -> None: ...
+
+__all__: list[str] = []
+"""
+
+INCOMPATIBLE_HOOKS = {
+    "a hook is taken away": ("    @hookspec\n    def acme_register(self) -> list[str]: ...\n", ""),
+    "a hook is renamed": ("acme_step_done", "acme_step_finished"),
+    "an argument is renamed": ("stats: int", "counts: int"),
+    "an argument is taken away": (", rank: int | None", ""),
+    "an argument is of another type": ("stats: int", "stats: str"),
+    "an argument may be more": ("stats: int", "stats: int | None"),
+    "less may be answered": ("-> list[str]", "-> list[int]"),
+    "only the first one is asked": (
+        "@hookspec\n    def acme_register",
+        "@hookspec(firstresult=True)\n    def acme_register",
+    ),
+}
+
+COMPATIBLE_HOOKS = {
+    "a hook is added": (
+        "    def _private",
+        "    @hookspec\n    def acme_new(self): ...\n    def _private",
+    ),
+    "an argument is added": ("stats: int", "stats: int, step: int"),
+    "more may be answered": ("-> list[str]", "-> list[str] | None"),
+}
+
+
+def _hooks_level(change: tuple[str, str]) -> Level:
+    assert change[0] in HOOKS_BEFORE, "the planted change does not apply"
+    sources = (HOOKS_BEFORE, HOOKS_BEFORE.replace(change[0], change[1], 1))
+    old, new = ({"hooks": describe_hooks(_module(source).Specs, "acme")} for source in sources)
+    return needed_level(compare(old, new))
+
+
+@pytest.mark.parametrize("name", INCOMPATIBLE_HOOKS)
+def test_an_incompatible_change_of_a_hook_needs_a_major_version(name: str) -> None:
+    assert _hooks_level(INCOMPATIBLE_HOOKS[name]) is Level.MAJOR
+
+
+@pytest.mark.parametrize("name", COMPATIBLE_HOOKS)
+def test_a_compatible_change_of_a_hook_needs_a_minor_version(name: str) -> None:
+    assert _hooks_level(COMPATIBLE_HOOKS[name]) is Level.MINOR
+
+
+def test_what_is_no_hook_needs_no_version() -> None:
+    assert _hooks_level(("_private(self)", "_private(self, more: int)")) is Level.NONE
+
+
+def test_another_entry_point_group_needs_a_major_version() -> None:
+    old, new = ({GROUP: describe_name(group)} for group in ("acme.plugins", "acme.platforms"))
+    assert needed_level(compare(old, new)) is Level.MAJOR
+    assert compare(old, old) == []
+
+
+def test_the_surface_has_the_hooks_and_the_group_that_wheels_are_found_by() -> None:
+    surface = current()["surface"]
+    assert surface[GROUP]["value"] == "dougong.platform_plugins"
+    assert surface[HOOKS]["hooks"]["dougong_process_start"]["arguments"] == {
+        "role": "str",
+        "rank": "int | None",
+    }
+    # and the core itself is found by it
+    declared = tomllib.loads((SNAPSHOT.parents[2] / "pyproject.toml").read_text())["project"]
+    assert surface[GROUP]["value"] in declared["entry-points"]
 
 
 def test_a_version_rises_by_its_parts() -> None:

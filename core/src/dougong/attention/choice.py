@@ -14,6 +14,7 @@ from dougong.contracts import (
     PluginError,
     Support,
 )
+from dougong.platforms.contract_check import check_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ def choose_backend(
     Raises:
         ConfigError: ``explicit`` is unknown or does not support the request, or nothing does; the
             message lists each candidate with its reason.
+        ContractError: A backend's class does not fit its contract; every problem is listed.
         PluginError: A backend could not be loaded or raised when asked.
     """
     backends = platform.get_attn_backends()
@@ -63,21 +65,30 @@ def choose_backend(
 
 
 def _load(platform: Platform, name: str, backends: Mapping[str, str]) -> AttentionBackend:
-    try:
-        module, _, attribute = backends[name].partition(":")
-        backend = getattr(importlib.import_module(module), attribute)()
-    except Exception as exc:
+    whose = f"attention backend {name!r} of platform {platform.name!r}"
+    if name not in backends:
         raise PluginError(
-            f"platform {platform.name!r} names attention backend {name!r}, which cannot be loaded: "
-            f"{type(exc).__name__}: {exc}",
-            plugin=platform.name,
-        ) from exc
-    if not isinstance(backend, AttentionBackend):
-        raise PluginError(
-            f"attention backend {name!r} of platform {platform.name!r} is a "
-            f"{type(backend).__name__}, not an AttentionBackend",
+            f"{whose} is preferred by get_attn_backend_cls and not in get_attn_backends, "
+            f"which has {', '.join(backends)}",
             plugin=platform.name,
         )
+    target = backends[name]
+    try:
+        module, _, attribute = target.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as exc:
+        raise PluginError(
+            f"{whose} cannot be loaded from {target!r}: {type(exc).__name__}: {exc}",
+            plugin=platform.name,
+        ) from exc
+    check_class(found, AttentionBackend, subject=f"{target}, {whose},", plugin=platform.name)
+    try:
+        backend: AttentionBackend = found()
+    except Exception as exc:
+        raise PluginError(
+            f"{whose} cannot be made: {target}() raised {type(exc).__name__}: {exc}",
+            plugin=platform.name,
+        ) from exc
     return backend
 
 

@@ -14,6 +14,7 @@ from dougong.checkpoint.demo import DEMO
 from dougong.checkpoint.files import CheckpointFiles
 from dougong.checkpoint.local import INDEX, choose_safetensors, group_gguf, local_files
 from dougong.checkpoint.progress import is_shown
+from dougong.checkpoint.unreachable import is_unreachable
 from dougong.errors import CheckpointError
 from dougong.log import get_logger
 
@@ -49,7 +50,8 @@ def hub_files(
         progress: See `resolve_reference`.
 
     Raises:
-        CheckpointError: No such repository, revision or file; no access; no network.
+        CheckpointError: No such repository, revision or file; no access; no room; no network and no
+            earlier copy.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
@@ -82,9 +84,16 @@ def hub_files(
         ) from exc
     except (RepositoryNotFoundError, HFValidationError) as exc:
         raise CheckpointError(_not_found(api, repo)) from exc
-    except Exception as exc:  # noqa: BLE001 - transport errors of a third-party stack; kept as cause
-        folder = _cached_folder(repo, revision, exc)
-        chosen = _choose(repo, _relative_names(folder), selector)
+    except Exception as exc:
+        if is_unreachable(exc):
+            folder = _cached_folder(repo, revision, exc)
+            chosen = _choose(repo, _relative_names(folder), selector)
+        elif isinstance(exc, OSError):  # the hub says no, or the disk does
+            raise CheckpointError(
+                f"{repo} could not be fetched from {_hub()}: {type(exc).__name__}: {exc}"
+            ) from exc
+        else:
+            raise
     return _local(repo, selector, folder, chosen)
 
 
@@ -168,17 +177,26 @@ def _cached_folder(repo: str, revision: str | None, cause: Exception) -> Path:
             repo, revision=revision, allow_patterns=["config.json"], local_files_only=True
         )
     except (LocalEntryNotFoundError, ValueError) as exc:
-        endpoint = envs.hf_endpoint() or _PUBLIC_HUB
         raise CheckpointError(
-            f"{repo} could not be fetched from {endpoint} ({type(cause).__name__}: {cause}), and "
+            f"{repo} could not be fetched from {_hub()} ({type(cause).__name__}: {cause}), and "
             "this machine has no copy of it. Without a network: fetch it elsewhere and name its "
             "folder or .gguf file; or set HF_ENDPOINT to a mirror that can be reached; 'demo' "
             "comes from the Python package index instead."
         ) from cause if isinstance(exc, LocalEntryNotFoundError) else exc
     _logger.warning(
-        "hub not reached (%s); using the copy of %s fetched earlier", type(cause).__name__, repo
+        "hub not reached (%s); using the copy of %s fetched earlier%s",
+        type(cause).__name__,
+        repo,
+        _unverified(revision, Path(folder).name),
     )
     return Path(folder)
+
+
+def _unverified(revision: str | None, commit: str) -> str:
+    """What nobody could check; a commit is what it is, a branch or a tag may have moved on."""
+    if revision is None or revision == commit:
+        return f" (commit {commit})"
+    return f": that revision {revision!r} still is commit {commit} could not be verified"
 
 
 def _relative_names(folder: Path) -> list[str]:
@@ -195,11 +213,15 @@ def _not_found(api: HfApi, repo: str) -> str:
     nearest = difflib.get_close_matches(repo, [*known, DEMO], n=1)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     return (
-        f"There is no model {repo!r} on {envs.hf_endpoint() or _PUBLIC_HUB}, or no access to it "
+        f"There is no model {repo!r} on {_hub()}, or no access to it "
         f"(private models need `hf auth login` or HF_TOKEN), and no folder or file of that name "
         f"here.{hint}"
     )
 
 
 def _page(repo: str) -> str:
-    return f"{envs.hf_endpoint() or _PUBLIC_HUB}/{repo}"
+    return f"{_hub()}/{repo}"
+
+
+def _hub() -> str:
+    return envs.hf_endpoint() or _PUBLIC_HUB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform as python
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
@@ -13,13 +14,14 @@ import typer
 from dougong import __version__, envs
 from dougong.cli.doctor_view import print_report
 from dougong.cli.exit_codes import ExitCode, exit_code
-from dougong.cli.self_test import SelfTestResult, run_self_tests
+from dougong.cli.self_test import SelfTests, run_self_tests
 from dougong.contracts.version import CONTRACT_VERSION
 from dougong.errors import ConfigError, DougongError, PluginError
 from dougong.platforms import (
     LoadedPlatform,
     PluginTable,
     Selection,
+    check_device_mask,
     discover,
     examine_rest,
     load_platform,
@@ -39,7 +41,7 @@ class Report:
         table: Every plugin.
         selection: The choice that a start would make; ``None``: it would be refused.
         problems: What an operator must act on, one sentence each.
-        tests: Results, empty when they were not run.
+        tests: Of the chosen devices; ``None``: they were not run.
         code: How the command ends.
     """
 
@@ -47,7 +49,7 @@ class Report:
     table: PluginTable
     selection: Selection | None
     problems: tuple[str, ...]
-    tests: tuple[SelfTestResult, ...]
+    tests: SelfTests | None
     code: ExitCode
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +66,9 @@ class Report:
                 "is_explicit": chosen.is_explicit,
                 "reasons": list(chosen.reasons),
             },
-            "tests": [asdict(result) for result in self.tests],
+            "tests": [asdict(result) for result in self.tests.results] if self.tests else [],
+            "kernels": self.tests
+            and {"loaded": list(self.tests.loaded), "missing": dict(self.tests.missing)},
             "problems": list(self.problems),
             "exit_code": int(self.code),
         }
@@ -83,13 +87,15 @@ def doctor(
     ] = None,
     is_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     is_testing: Annotated[
-        bool, typer.Option("--test/--no-test", help="Run an op and a collective on each device.")
+        bool,
+        typer.Option("--test/--no-test", help="Load kernels; run ops and a collective on each."),
     ] = True,
 ) -> None:
     """List every installed platform plugin with its verdict, reason and devices.
 
-    Then say which platform a start would choose and why, and on each of its devices run one op
-    (against float64 on the host) and one collective (in a group of one rank).
+    Then say which platform a start would choose and why, what its import_kernels() loaded, and on
+    each of its devices run ops (against float64 on the host, by the implementation that a model
+    would get) and one collective (between two ranks where that is possible).
     """
     report = examine(platform, devices, is_testing=is_testing)
     if is_json:
@@ -103,26 +109,16 @@ def examine(platform: str | None, devices: str | None, *, is_testing: bool) -> R
     """All that doctor tells; raises nothing that a plugin or a setting can cause."""
     errors: list[DougongError] = []
     table = _discover(errors)
-    loaded = _load(table, platform, devices, errors)
+    loaded, table = _load(table, platform, devices, errors)
     # The core's own platform is tried only when it failed, so that its row says so.
     failed = {error.plugin for error in errors if isinstance(error, PluginError)}
-    skips = () if CPU in failed else (CPU,)
-    table = examine_rest(loaded.table if loaded else table, skips=skips)
-    tests = run_self_tests(loaded) if loaded and is_testing else ()
-    sentences = [str(error) for error in errors]
-    sentences += [
-        row.sentence() for row in table.faults() if not any(row.reason in s for s in sentences)
-    ]
-    sentences += [
-        f"device {test.device_index}: {test.test} failed: {test.detail}"
-        for test in tests
-        if not test.has_passed
-    ]
+    table = examine_rest(table, skips=() if CPU in failed else (CPU,))
+    tests = run_self_tests(loaded) if loaded and is_testing else None
     return Report(
         versions=_versions(),
         table=table,
         selection=replace(loaded.selection, table=table) if loaded else None,
-        problems=tuple(sentences),
+        problems=tuple(_problems(table, errors, tests)),
         tests=tests,
         code=_code(table, errors, tests),
     )
@@ -139,12 +135,31 @@ def _discover(errors: list[DougongError]) -> PluginTable:
 
 def _load(
     table: PluginTable, platform: str | None, devices: str | None, errors: list[DougongError]
-) -> LoadedPlatform | None:
+) -> tuple[LoadedPlatform | None, PluginTable]:
+    """As a start does, and its table; ``None`` where it would be refused."""
     try:
-        return load_platform(select_platform(table, platform or envs.platform(), devices))
+        name = platform or envs.platform()
+        selection = select_platform(table, name, devices, tells_faults=False)  # the report does
+        loaded = load_platform(selection)
+        check_device_mask(loaded)
     except DougongError as error:
         errors.append(error)
-        return None
+        return None, table
+    return loaded, loaded.table
+
+
+def _problems(
+    table: PluginTable, errors: list[DougongError], tests: SelfTests | None
+) -> Iterator[str]:
+    """Each fault once: an error that stopped the choice ends with the sentence of its plugin."""
+    told = [str(error) for error in errors]
+    yield from told
+    for row in table.faults():
+        if not any(row.entry in text for text in told):
+            yield row.sentence()
+    for test in tests.results if tests else ():
+        if not test.has_passed:
+            yield f"device {test.device_index}: {test.test} failed: {test.detail}"
 
 
 def _versions() -> dict[str, str]:
@@ -160,12 +175,11 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _code(
-    table: PluginTable, errors: list[DougongError], tests: tuple[SelfTestResult, ...]
-) -> ExitCode:
+def _code(table: PluginTable, errors: list[DougongError], tests: SelfTests | None) -> ExitCode:
     codes = [exit_code(error) for error in errors]
     if table.faults() or ExitCode.PLUGIN in codes:
         return ExitCode.PLUGIN
     if codes:
         return codes[0]
-    return ExitCode.OK if all(test.has_passed for test in tests) else ExitCode.FAILED
+    results = tests.results if tests else ()
+    return ExitCode.OK if all(test.has_passed for test in results) else ExitCode.FAILED

@@ -23,6 +23,8 @@ def print_report(report: Mapping[str, Any]) -> None:
     console.print(_plugins(report["plugins"]))
     if any(row["devices"] for row in report["plugins"]):
         console.print(_devices(report["plugins"]))
+    if report["kernels"]:
+        console.print(_kernels(report["kernels"]))
     if report["tests"]:
         console.print(_tests(report["tests"]))
     if report["selection"]:
@@ -64,6 +66,17 @@ def _devices(rows: list[dict[str, Any]]) -> Table:
                 escape(device["driver_version"]),
                 "integrated" if device["is_integrated"] else "discrete",
             )
+    return table
+
+
+def _kernels(kernels: Mapping[str, Any]) -> Table:
+    table = _table("Kernel libraries of the chosen platform", "library", "state", "reason")
+    for library in kernels["loaded"]:
+        table.add_row(escape(library), "[green]loaded[/]", "")
+    for library, reason in kernels["missing"].items():
+        table.add_row(escape(library), "[yellow]missing[/]", escape(reason))
+    if not table.rows:
+        table.add_row("", "none", "import_kernels() names no library")
     return table
 
 

@@ -1,24 +1,21 @@
-"""One op and one collective on each device, in a short-lived child: a device may hang or crash."""
+"""Ops and a collective on each device, in short-lived children: a device may hang or crash."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from dougong.contracts.communicator import Communicator, GroupKind, GroupOptions
-from dougong.platforms import Handover, LoadedPlatform, hand_over, join_parent, load_class
+from dougong.cli.collective_check import check_collective
+from dougong.cli.op_check import CHECKED_OPS, check_op
+from dougong.contracts.support import KernelReport
+from dougong.errors import PluginError
+from dougong.platforms import Handover, LoadedPlatform, check_runtime, hand_over, join_parent
 from dougong.platforms.short_lived import ChildFailed, answer_parent, ask_child
 
-if TYPE_CHECKING:
-    import torch
-
-OP_TEST = "matmul and rms_norm against float64 on the host"
-COLLECTIVE_TEST = "all_reduce in a group of one rank"
+OP_TESTS: Mapping[str, str] = {key: f"{key} against float64 on the host" for key in CHECKED_OPS}
+COLLECTIVE_TEST = "all_reduce"
 _TIMEOUT_S = 120.0
-_SIZE = 64
 _TOLERANCE = 2e-2  # of the largest value: a sanity check for any dtype, no measure of precision
 
 
@@ -30,7 +27,7 @@ class SelfTestResult:
         device_index: Within the platform.
         test: What was tried.
         has_passed: Whether it worked.
-        detail: Error of the result where it passed, else what went wrong.
+        detail: What ran and the error of its result, or what went wrong.
     """
 
     device_index: int
@@ -39,102 +36,98 @@ class SelfTestResult:
     detail: str
 
 
-def run_self_tests(loaded: LoadedPlatform) -> tuple[SelfTestResult, ...]:
-    """Both tests on every selected device, in order; a child that dies fails them all."""
+@dataclass(frozen=True, slots=True)
+class SelfTests:
+    """What the chosen devices did.
+
+    Attributes:
+        results: In order of devices.
+        loaded: Kernel libraries that are usable.
+        missing: Library → why it is not.
+    """
+
+    results: tuple[SelfTestResult, ...] = ()
+    loaded: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_self_tests(loaded: LoadedPlatform) -> SelfTests:
+    """Every test on every selected device; a child that dies fails its own tests."""
+    ops = _ask_ops(loaded)
+    collectives = (_check_collective(loaded, index) for index in loaded.selection.device_indices)
+    results = sorted((*ops.results, *collectives), key=lambda result: result.device_index)
+    return SelfTests(tuple(results), ops.loaded, ops.missing)
+
+
+def _ask_ops(loaded: LoadedPlatform) -> SelfTests:
     try:
-        answers = ask_child(__name__, asdict(hand_over(loaded)), _TIMEOUT_S)
+        answer = ask_child(__name__, asdict(hand_over(loaded)), _TIMEOUT_S)
     except ChildFailed as failed:
         detail = f"the process that tested it failed: {failed.reason}"
-        return tuple(
-            SelfTestResult(index, test, False, detail)
-            for index in loaded.selection.device_indices
-            for test in (OP_TEST, COLLECTIVE_TEST)
-        )
-    return tuple(SelfTestResult(**answer) for answer in answers)
+        indices = loaded.selection.device_indices
+        return SelfTests(tuple(r for index in indices for r in _all_failed(index, detail)))
+    results = tuple(SelfTestResult(**result) for result in answer["results"])
+    return SelfTests(results, tuple(answer["loaded"]), answer["missing"])
+
+
+def _check_collective(loaded: LoadedPlatform, index: int) -> SelfTestResult:
+    try:
+        error, detail = check_collective(loaded, index)
+    except ChildFailed as failed:
+        return SelfTestResult(index, COLLECTIVE_TEST, False, failed.reason)
+    return _measured(index, COLLECTIVE_TEST, error, detail)
 
 
 def _answer(handover: Any) -> object:
-    loaded = join_parent(Handover.from_json(handover))
-    return [asdict(result) for result in check_devices(loaded)]
+    return asdict(check_ops(join_parent(Handover.from_json(handover))))
 
 
-def check_devices(loaded: LoadedPlatform) -> Iterator[SelfTestResult]:
-    """Both tests on every selected device, in this process."""
-    tests = {OP_TEST: _op_error, COLLECTIVE_TEST: _collective_error}
+def check_ops(loaded: LoadedPlatform) -> SelfTests:
+    """The ops on every selected device, in this process."""
+    results: list[SelfTestResult] = []
+    libraries: list[str] = []
+    missing: dict[str, str] = {}
     for index in loaded.selection.device_indices:
-        for name, measure in tests.items():
-            yield _run(loaded, index, name, measure)
-
-
-def _run(
-    loaded: LoadedPlatform, index: int, name: str, measure: Callable[[LoadedPlatform, int], float]
-) -> SelfTestResult:
-    try:
-        error = measure(loaded, index)
-    except Exception as exc:  # noqa: BLE001 - third-party code; the reason is kept and shown
-        return SelfTestResult(index, name, False, f"{type(exc).__name__}: {exc}")
-    detail = f"relative error {error:.1e}"
-    return SelfTestResult(index, name, error <= _TOLERANCE, detail)
-
-
-def _open(loaded: LoadedPlatform, index: int) -> tuple[torch.device, torch.dtype]:
-    """Make a device current; its torch device, and float32 or else its preferred dtype."""
-    import torch
-
-    runtime = loaded.platform.runtime
-    runtime.set_device(index)
-    loaded.platform.import_kernels()
-    arch = next(device.arch for device in loaded.selection.devices if device.index == index)
-    dtypes = loaded.platform.claims(arch).dtypes
-    dtype = getattr(torch, "float32" if "float32" in dtypes else dtypes[0])
-    assert isinstance(dtype, torch.dtype)
-    return runtime.torch_device(index), dtype
-
-
-def _op_error(loaded: LoadedPlatform, index: int) -> float:
-    import torch
-
-    device, dtype = _open(loaded, index)
-    runtime = loaded.platform.runtime
-    generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(_SIZE, _SIZE, generator=generator).to(dtype) for _ in range(2))
-    with runtime.inference_mode():
-        found = _rms_norm(left.to(device) @ right.to(device))
-        runtime.synchronize()
-    return _relative_error(found, _rms_norm(left.double() @ right.double()))
-
-
-def _rms_norm(x: torch.Tensor) -> torch.Tensor:
-    return x * (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt()
-
-
-def _collective_error(loaded: LoadedPlatform, index: int) -> float:
-    import torch
-
-    device, dtype = _open(loaded, index)
-    target, backend = loaded.platform.get_device_communicator_cls(), loaded.platform.dist_backend
-    communicator_cls = load_class(target, Communicator, loaded.selection.row)
-    given = torch.arange(1, _SIZE + 1).to(dtype)
-    with tempfile.TemporaryDirectory(prefix="dougong-") as folder:
-        options = GroupOptions(
-            kind=GroupKind.TENSOR,
-            ranks=(0,),
-            rank=0,
-            init_method=Path(folder, "rendezvous").as_uri(),
-            options={"backend": backend} if backend else {},
-        )
-        communicator = communicator_cls(options, device)
         try:
-            found = communicator.all_reduce(given.to(device))
-            loaded.platform.runtime.synchronize()
-        finally:
-            communicator.destroy()
-    return _relative_error(found, given.double())
+            kernels = _open(loaded, index)
+        except Exception as exc:  # noqa: BLE001 - third-party code; the reason is kept and shown
+            results += _all_failed(index, f"{type(exc).__name__}: {exc}")
+            continue
+        libraries += [name for name in kernels.loaded if name not in libraries]
+        missing |= kernels.missing
+        results += _check_ops(loaded, index, kernels)
+    return SelfTests(tuple(results), tuple(libraries), missing)
 
 
-def _relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    error = (found.cpu().double() - expected).abs().max() / expected.abs().max()
-    return float(error.nan_to_num(nan=float("inf")))
+def _open(loaded: LoadedPlatform, index: int) -> KernelReport:
+    """Make a device current and load its kernels, as a worker does."""
+    runtime = check_runtime(loaded.platform, loaded.selection.row)
+    runtime.set_device(index)
+    kernels: object = loaded.platform.import_kernels()
+    if not isinstance(kernels, KernelReport):
+        raise PluginError(f"import_kernels() answered {kernels!r}, not a KernelReport")
+    return kernels
+
+
+def _check_ops(
+    loaded: LoadedPlatform, index: int, kernels: KernelReport
+) -> Iterator[SelfTestResult]:
+    device = loaded.platform.runtime.torch_device(index)
+    for key, test in OP_TESTS.items():
+        try:
+            check = check_op(loaded, index, kernels, device, key)
+        except Exception as exc:  # noqa: BLE001 - third-party code; the reason is kept and shown
+            yield SelfTestResult(index, test, False, f"{type(exc).__name__}: {exc}")
+        else:
+            yield _measured(index, test, check.error, check.detail)
+
+
+def _measured(index: int, test: str, error: float, detail: str) -> SelfTestResult:
+    return SelfTestResult(index, test, error <= _TOLERANCE, f"relative error {error:.1e}, {detail}")
+
+
+def _all_failed(index: int, detail: str) -> list[SelfTestResult]:
+    return [SelfTestResult(index, test, False, detail) for test in OP_TESTS.values()]
 
 
 if __name__ == "__main__":

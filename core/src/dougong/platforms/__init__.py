@@ -9,8 +9,8 @@ from dougong.platforms.discovery import discover
 from dougong.platforms.examination import examine_rest
 from dougong.platforms.facts import read_capabilities
 from dougong.platforms.hooks import PluginHooks
-from dougong.platforms.loading import LoadedPlatform, load_class, load_platform
-from dougong.platforms.opening import open_platform
+from dougong.platforms.loading import LoadedPlatform, check_runtime, load_class, load_platform
+from dougong.platforms.opening import check_device_mask, open_platform
 from dougong.platforms.probing import ProbeCache
 from dougong.platforms.process_check import Handover, hand_over, join_parent
 from dougong.platforms.selection import Selection, select_platform
@@ -25,6 +25,8 @@ __all__ = [
     "ProbeCache",
     "Selection",
     "Verdict",
+    "check_device_mask",
+    "check_runtime",
     "discover",
     "examine_rest",
     "hand_over",

@@ -14,7 +14,12 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from dougong.contracts.attention import AttentionBackend, AttentionImpl, MLAImpl
+from dougong.contracts.attention import (
+    AttentionBackend,
+    AttentionImpl,
+    AttentionMetadataBuilder,
+    MLAImpl,
+)
 from dougong.contracts.device import DeviceRuntime, MemoryPools, Profiler
 from dougong.contracts.platform import Platform
 from dougong.errors import ContractError
@@ -28,6 +33,8 @@ _OPTIONAL: dict[type, tuple[type, ...]] = {
 _PUBLISHED = ("dougong.contracts", "dougong.ops", "dougong.reference")
 _MAY_BE_EMPTY = {"dist_backend", "visible_devices_env"}
 _MADE_WITHOUT_ARGUMENTS: tuple[type, ...] = (Platform, AttentionBackend)
+# The plugin's own code makes these, so how is its own affair.
+_MADE_BY_THE_PLUGIN: tuple[type, ...] = (DeviceRuntime, AttentionImpl, AttentionMetadataBuilder)
 
 
 def check_class(found: object, contract: type, *, subject: str, plugin: str | None = None) -> None:
@@ -156,11 +163,12 @@ def _attribute_problems(found: type, contract: type) -> Iterable[str]:
 def _overrides(found: type, contract: type) -> Iterable[tuple[type, str]]:
     """Public members and constructors that the plugin writes where a giver has one."""
     givers = _givers(found, contract)
+    is_made_by_core = not issubclass(contract, _MADE_BY_THE_PLUGIN)
     for owner in _own_classes(found):
         if owner in givers:
             continue
         for name in vars(owner):
-            if name == "__init__" or not name.startswith("_"):
+            if not name.startswith("_") or (name == "__init__" and is_made_by_core):
                 yield owner, name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
@@ -13,8 +14,9 @@ import pluggy
 
 from dougong.contracts.hooks import HOOK_PROJECT, HookSpecs, ModelRegistration, StepStats
 from dougong.contracts.registration import Registration, marked_objects, marks_of, model_mark
-from dougong.errors import ContractError
+from dougong.errors import ContractError, PluginError
 from dougong.platforms.collisions import add_registrations
+from dougong.platforms.probing import caught
 from dougong.platforms.table import PluginRow
 
 _PREFIX = f"{HOOK_PROJECT}_"
@@ -34,6 +36,7 @@ class PluginHooks:
 
     def __init__(self) -> None:
         self.registrations: tuple[Registration, ...] = ()
+        self._rows: dict[str, PluginRow] = {}
         self._manager = pluggy.PluginManager(HOOK_PROJECT)
         self._manager.add_hookspecs(HookSpecs)
 
@@ -59,6 +62,7 @@ class PluginHooks:
             self._manager.check_pending()
             added = [*self._marked(module, row, subject), *self._models(module, row, subject)]
             self.registrations = add_registrations(self.registrations, added, plugin=row.name)
+            self._rows[row.name] = row
         except pluggy.PluginValidationError as error:
             self._forget(module)
             raise ContractError(subject, (str(error),), plugin=row.name) from error
@@ -67,12 +71,16 @@ class PluginHooks:
             raise
 
     def process_start(self, role: str, rank: int | None) -> None:
-        """Tell every plugin that this process begins; see `HookSpecs`."""
-        self._manager.hook.dougong_process_start(role=role, rank=rank)
+        """Tell every plugin that this process begins; see `HookSpecs`.
+
+        Raises:
+            PluginError: A plugin raised; so do the other calls below.
+        """
+        self._call("dougong_process_start", role=role, rank=rank)
 
     def engine_ready(self, status: Mapping[str, Any]) -> None:
         """Tell every plugin that warm-up is over."""
-        self._manager.hook.dougong_engine_ready(status=status)
+        self._call("dougong_engine_ready", status=status)
 
     @property
     def wants_steps(self) -> bool:
@@ -81,7 +89,20 @@ class PluginHooks:
 
     def step_done(self, stats: StepStats) -> None:
         """Tell every plugin that a step is done."""
-        self._manager.hook.dougong_step_done(stats=stats)
+        self._call("dougong_step_done", stats=stats)
+
+    def _call(self, name: str, **arguments: Any) -> None:
+        caller = getattr(self._manager.hook, name)
+        try:
+            caller(**arguments)
+        except BaseException as exc:
+            found = caught(exc)
+            row = self._rows.get(_raiser(exc, caller.get_hookimpls()))
+            raise PluginError(
+                f"{row.wheel if row else 'a plugin'}: {name} raised {found.reason}. "
+                "A hook must not raise; report this to the plugin's vendor, or uninstall it.",
+                plugin=row.name if row else None,
+            ) from exc
 
     def _forget(self, module: ModuleType) -> None:
         if self._manager.is_registered(module):
@@ -121,6 +142,21 @@ class PluginHooks:
                 plugin=row.name,
                 distribution=row.wheel,
             )
+
+
+def _raiser(exc: BaseException, implementations: Iterable[pluggy.HookImpl]) -> str:
+    """Name of the plugin whose implementation ``exc`` came out of; empty: none was entered.
+
+    Of several on the way out (one may wrap the others) the innermost is where it began.
+    """
+    # By identity: equal code of two plugins compares equal.
+    names = {
+        id(code): implementation.plugin_name
+        for implementation in implementations
+        if (code := getattr(implementation.function, "__code__", None))
+    }
+    codes = [id(frame.f_code) for frame, _ in traceback.walk_tb(exc.__traceback__)]
+    return next((names[code] for code in reversed(codes) if code in names), "")
 
 
 def _is_the_cores(target: object) -> bool:

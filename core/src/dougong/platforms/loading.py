@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from dougong.contracts.device import DeviceRuntime
 from dougong.contracts.platform import Platform
 from dougong.contracts.registration import Registration
 from dougong.errors import ContractError, PluginError
@@ -46,7 +47,7 @@ class LoadedPlatform:
 
     @property
     def table(self) -> PluginTable:
-        """Every plugin with its verdict after loading; waits for those that are still tried."""
+        """Every plugin with its verdict after loading; may wait a little for those still tried."""
         return self.rest.result() if self.rest else self.selection.table
 
 
@@ -98,6 +99,29 @@ def instantiate(row: PluginRow) -> Platform:
         problem = f"name={platform.name!r}, and its descriptor says {row.name!r}"
         raise ContractError(f"{row.plugin.platform} of {row.wheel}", (problem,), plugin=row.name)
     return platform
+
+
+def check_runtime(platform: Platform, row: PluginRow) -> DeviceRuntime:
+    """The platform's runtime, its class held against the contract; touches no device.
+
+    No part of loading, for a runtime may import torch, which a process without a device does
+    without: whoever is about to use the device calls it first.
+
+    Raises:
+        ContractError: The class does not fit; every problem is listed.
+        PluginError: It cannot be made; the cause is chained.
+    """
+    try:
+        runtime = platform.runtime
+    except BaseException as exc:
+        raise PluginError(
+            f"{row.wheel}: the runtime of platform {row.name} cannot be made: {caught(exc).reason}",
+            plugin=row.name,
+        ) from exc
+    cls = type(runtime)
+    subject = f"{cls.__module__}:{cls.__qualname__}, the runtime of {row.wheel},"
+    check_class(cls, DeviceRuntime, subject=subject, plugin=row.name)
+    return runtime
 
 
 def load_class(target: str, contract: Callable[..., T], row: PluginRow) -> type[T]:

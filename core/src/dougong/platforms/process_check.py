@@ -52,13 +52,16 @@ def active_overrides(loaded: LoadedPlatform) -> tuple[str, ...]:
 
 
 def hand_over(loaded: LoadedPlatform, probes: ProbeCache | None = None) -> Handover:
-    """Describe ``loaded`` for a child process; ``probes`` as given to `discover`."""
+    """Describe ``loaded`` for a child process; ``probes`` as given to `discover`.
+
+    Does not wait for plugins that are still tried: a child loads what was chosen.
+    """
     selection = loaded.selection
     return Handover(
         platform=selection.platform,
         devices=",".join(map(str, selection.device_indices)) or None,
         allowed=tuple(
-            dict.fromkeys(r.name for r in loaded.table.rows if r.verdict is not Verdict.EXCLUDED)
+            dict.fromkeys(r.name for r in selection.table.rows if r.verdict is not Verdict.EXCLUDED)
         ),
         probes=(probes or PROCESS_PROBES).to_json(),
         overrides=active_overrides(loaded),
@@ -73,7 +76,8 @@ def join_parent(handover: Handover) -> LoadedPlatform:
     """
     PROCESS_PROBES.adopt(ProbeCache.from_json(handover.probes))
     table = discover(allowed=handover.allowed)
-    loaded = load_platform(select_platform(table, handover.platform, handover.devices))
+    selection = select_platform(table, handover.platform, handover.devices, tells_faults=False)
+    loaded = load_platform(selection)
     check_same_overrides(handover.overrides, active_overrides(loaded))
     return loaded
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 from dougong.contracts.plugin import DeviceInfo
 from dougong.errors import PlatformSelectionError, PluginError
+from dougong.log import get_logger
 from dougong.platforms.devices import choose_devices
 from dougong.platforms.table import CPU, PluginRow, PluginTable, Verdict
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +47,23 @@ class Selection:
 
 
 def select_platform(
-    table: PluginTable, name: str | None = None, devices: str | None = None
+    table: PluginTable,
+    name: str | None = None,
+    devices: str | None = None,
+    *,
+    tells_faults: bool = True,
 ) -> Selection:
     """Choose a platform from a table.
+
+    Plugins at fault that do not stop it are logged, each with its sentence, unless somebody else
+    tells of them (``tells_faults=False``: a report, a parent that made the same choice).
 
     Args:
         table: As `discover` made it.
         name: ``--platform`` or ``DOUGONG_PLATFORM``: that one or an error. ``None``: the only
             available one that chooses itself; ``cpu`` when every other says *not here*.
         devices: ``--devices``; see `choose_devices`.
+        tells_faults: See above.
 
     Raises:
         PlatformSelectionError: Nobody, or more than one, fits; the message names the option.
@@ -63,6 +74,8 @@ def select_platform(
     else:
         row, reason = _automatic(table)
     chosen, device_reasons = choose_devices(row.devices, devices, row.name)
+    for fault in table.faults() if tells_faults else ():
+        _log.warning("not used: %s", fault.sentence())
     row = row.with_verdict(Verdict.CHOSEN, reason)
     extensions = tuple(
         other.with_verdict(Verdict.CHOSEN, f"extends {row.name}")

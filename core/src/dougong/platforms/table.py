@@ -67,10 +67,14 @@ class PluginRow:
         """It is broken or refused, which its vendor can mend."""
         return self.verdict in FAULTS
 
+    @property
+    def entry(self) -> str:
+        """Wheel and entry point: which plugin a message is about."""
+        return f"{self.wheel} (entry point {self.name} = {self.entry_point})"
+
     def sentence(self) -> str:
         """Everything a report needs, on one line."""
-        entry = f"{self.wheel} (entry point {self.name} = {self.entry_point})"
-        return f"{entry}: {self.verdict}" + (f": {self.reason}" if self.reason else "")
+        return f"{self.entry}: {self.verdict}" + (f": {self.reason}" if self.reason else "")
 
     def with_verdict(
         self, verdict: Verdict, reason: str | None = None, traceback: str = ""

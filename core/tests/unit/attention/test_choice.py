@@ -10,12 +10,15 @@ import pytest
 
 from dougong.attention import choose_backend
 from dougong.contracts import (
+    AttentionBackend,
+    AttentionImpl,
     AttentionRequest,
     ConfigError,
     Platform,
     PluginError,
     Support,
 )
+from dougong.errors import ContractError
 from dougong.reference import ReferenceAttentionBackend
 
 REQUEST = AttentionRequest(
@@ -37,6 +40,31 @@ class Raising(ReferenceAttentionBackend):
         raise KeyError("chip")
 
 
+class Misspelt(ReferenceAttentionBackend):
+    name = "acme/misspelt"
+
+    def workspace_byte(self, request: AttentionRequest, max_num_tokens: int) -> int:
+        return 1 << 40
+
+
+class OtherSignature(ReferenceAttentionBackend):
+    name = "acme/other"
+
+    def make_impl(self, request: AttentionRequest) -> AttentionImpl:  # type: ignore[override]  # the fault
+        raise AssertionError
+
+
+class Unfinished(AttentionBackend):
+    """Lacks everything that is required, its name included."""
+
+
+class RaisingConstructor(ReferenceAttentionBackend):
+    name = "acme/raises"
+
+    def __init__(self) -> None:
+        raise OSError("no chip")
+
+
 class FakePlatform:
     name = "acme"
 
@@ -51,6 +79,10 @@ class FakePlatform:
             "acme/raising": f"{here}:Raising",
             "acme/absent": f"{here}:Absent",
             "acme/wrong": "builtins:object",
+            "acme/misspelt": f"{here}:Misspelt",
+            "acme/other": f"{here}:OtherSignature",
+            "acme/unfinished": f"{here}:Unfinished",
+            "acme/raises": f"{here}:RaisingConstructor",
             "reference/torch": "dougong.reference:ReferenceAttentionBackend",
         }
         return {name: known[name] for name in self._names}
@@ -92,10 +124,34 @@ def test_when_nothing_supports_the_layer_each_candidate_is_listed() -> None:
     ("name", "message"),
     [
         ("acme/raising", "raised when asked.*KeyError"),
-        ("acme/absent", "cannot be loaded: AttributeError"),
-        ("acme/wrong", "not an AttentionBackend"),
+        ("acme/absent", "cannot be loaded from .*AttributeError"),
+        ("acme/raises", "cannot be made: .* raised OSError: no chip"),
     ],
 )
 def test_a_backend_at_fault_is_the_plugins_error_never_an_answer(name: str, message: str) -> None:
     with pytest.raises(PluginError, match=message):
         choose_backend(platform(name, "reference/torch"), REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("acme/wrong", ["does not derive from dougong.contracts.attention.AttentionBackend"]),
+        ("acme/misspelt", ["Misspelt.workspace_byte is not in", "mean 'workspace_bytes'?"]),
+        ("acme/other", ["OtherSignature.make_impl(request) must take (request, scale)"]),
+        ("acme/unfinished", ["method make_impl(", "method make_builder(", "'name' is missing"]),
+    ],
+)
+def test_a_class_that_does_not_fit_is_refused_with_every_problem(
+    name: str, told: list[str]
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        choose_backend(platform(name, "reference/torch"), REQUEST)
+    for part in [*told, f"attention backend {name!r} of platform 'acme'"]:
+        assert part in str(caught.value)
+    assert caught.value.plugin == "acme"
+
+
+def test_a_preferred_backend_that_is_not_listed_is_the_plugins_error() -> None:
+    with pytest.raises(PluginError, match="not in get_attn_backends, which has reference/torch"):
+        choose_backend(platform("reference/torch", preferred="acme/gone"), REQUEST)

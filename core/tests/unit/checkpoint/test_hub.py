@@ -10,11 +10,12 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 import torch
+from huggingface_hub import HfApi
 
 from dougong.checkpoint import check_complete, resolve_reference
 from dougong.errors import CheckpointError
 from tests.support.checkpoints import write_shards
-from tests.support.hub_server import FakeHub, FakeRepo, hub_server
+from tests.support.hub_server import FakeHub, FakeRepo, hub_error, hub_server
 
 
 def sharded_files(folder: Path) -> dict[str, bytes]:
@@ -118,3 +119,58 @@ def test_a_fresh_process_asks_the_endpoint_of_its_environment(hub: FakeHub, tmp_
         "model-00002-of-00002.safetensors",
     ]
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "told"),
+    [
+        (TypeError("a fault of ours"), TypeError, "a fault of ours"),
+        (OSError(28, "No space left on device"), CheckpointError, "could not be fetched.*No space"),
+        (hub_error(403), CheckpointError, "could not be fetched.*status 403"),
+    ],
+    ids=repr,
+)
+def test_an_error_that_is_not_the_networks_never_falls_back_to_an_earlier_copy(
+    hub: FakeHub,
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+    kind: type[Exception],
+    told: str,
+) -> None:
+    resolve_reference("acme/tiny-llama")
+
+    def fail(*args: object, **options: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(HfApi, "model_info", fail)
+    with pytest.raises(kind, match=told):
+        resolve_reference("acme/tiny-llama")
+
+
+def test_a_hub_that_is_down_is_as_good_as_none(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = resolve_reference("acme/tiny-llama")
+
+    def fail(*args: object, **options: object) -> None:
+        raise hub_error(503)
+
+    monkeypatch.setattr(HfApi, "model_info", fail)
+    assert resolve_reference("acme/tiny-llama").weights == fetched.weights
+
+
+@pytest.mark.parametrize("revision", [None, "v2", "commit"])
+def test_a_revision_that_cannot_be_verified_is_said(
+    hub: FakeHub,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    revision: str | None,
+) -> None:
+    commit = hub.repos["acme/tiny-llama"].commit
+    asked = commit if revision == "commit" else revision
+    resolve_reference("acme/tiny-llama", revision=asked)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    resolve_reference("acme/tiny-llama", revision=asked)
+    assert f"commit {commit}" in caplog.text
+    said = f"that revision 'v2' still is commit {commit} could not be verified"
+    assert (said in caplog.text) is (revision == "v2")

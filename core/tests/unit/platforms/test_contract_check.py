@@ -123,6 +123,10 @@ def test_a_constructor_takes_what_the_core_gives_it() -> None:
     assert "'extra'" in _problems(Worker, ReferenceWorker, __init__=needs)
 
 
+def test_what_the_plugin_makes_itself_may_be_made_in_any_way() -> None:
+    assert _problems(DeviceRuntime, TorchDeviceRuntime, __init__=lambda self, a, b: None) == ""
+
+
 def test_an_optional_ability_may_be_there_without_being_named() -> None:
     good = {name: lambda self, tag: None for name in ("pool", "release", "restore")}
     assert _problems(DeviceRuntime, TorchDeviceRuntime, **good) == ""

@@ -1,8 +1,19 @@
 from __future__ import annotations
 
-from dougong.platforms.examination import examine_rest, unknown_names
+from typing import Any
+
+import pytest
+
+from dougong.platforms import examination
+from dougong.platforms.examination import (
+    _judged_from_outside,
+    examine_in_background,
+    examine_rest,
+    unknown_names,
+)
 from dougong.platforms.probing import ProbeCache
 from dougong.platforms.selection import select_platform
+from dougong.platforms.short_lived import ChildFailed
 from dougong.platforms.table import PluginTable, Verdict
 from tests.support.installed_stubs import Installed
 from tests.support.stub_plugins import Stub
@@ -44,3 +55,49 @@ def test_nothing_is_started_when_everybody_is_known() -> None:
     assert unknown_names(table) == []
     assert unknown_names(table, skips=()) == ["cpu"]
     assert examine_rest(table) is table
+
+
+def test_one_that_hangs_stays_available_untried_and_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[list[str], float]] = []
+
+    def ask(module: str, question: Any, timeout_s: float) -> dict[str, tuple[str, str, str]]:
+        names: list[str] = question["names"]
+        asked.append((names, timeout_s))
+        if "hangs" in names:
+            raise ChildFailed("it gave no answer", is_timeout=True)
+        return {"raises": ("broken", "it raises", "")} if "raises" in names else {}
+
+    monkeypatch.setattr(examination, "ask_child", ask)
+    table = examine_rest(PluginTable.of(map(row, ("a", "hangs", "raises"))), limit_s=12.0)
+    assert {r.name: (r.verdict, r.reason) for r in table.rows} == {
+        "a": (Verdict.AVAILABLE, ""),
+        "hangs": (Verdict.AVAILABLE, "not tried in time: it gave no answer"),
+        "raises": (Verdict.BROKEN, "it raises"),
+    }
+    assert [names for names, _ in asked] == [["a", "hangs", "raises"], ["a"], ["hangs"], ["raises"]]
+    assert asked[0][1] == pytest.approx(6.0, abs=0.5)
+    assert all(given_s <= 12.0 for _, given_s in asked)
+
+
+def test_a_verdict_on_what_hangs_depends_on_the_time_it_had() -> None:
+    hung = ChildFailed("it gave no answer", is_timeout=True)
+    assert _judged_from_outside(hung, 2.0)[0] is Verdict.AVAILABLE
+    assert _judged_from_outside(hung, 30.0)[0] is Verdict.BROKEN
+    assert _judged_from_outside(ChildFailed("it ended"), 2.0)[0] is Verdict.BROKEN
+
+
+def test_an_examination_that_cannot_be_made_leaves_the_table_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object, **options: object) -> PluginTable:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(examination, "examine_rest", fail)
+    table = PluginTable.of([row("cpu"), row("acme")])
+    rest = examine_in_background(table)
+    assert rest is not None
+    assert rest.result() is table
+    assert "could not be tried: no space left" in caplog.text
+    assert examine_in_background(PluginTable.of([row("cpu")])) is None

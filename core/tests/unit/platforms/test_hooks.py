@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -25,6 +26,15 @@ def dougong_register_models():
     return [ModelRegistration("AcmeLM", target="acme.model:AcmeLM"),
             ModelRegistration("AcmeOldLM", alias_of="AcmeLM")]
 """
+
+STEP = StepStats(
+    step_id=7,
+    num_running=1,
+    num_waiting=0,
+    num_prefill_tokens=0,
+    num_decode_tokens=1,
+    seconds=0.1,
+)
 
 
 def _plugin(name: str, body: str, monkeypatch: pytest.MonkeyPatch) -> PluginRow:
@@ -149,12 +159,7 @@ def dougong_step_done(stats): seen.append(stats.step_id)
     hooks.load(plugin)
     assert hooks.wants_steps
     hooks.process_start("worker", 3)
-    hooks.step_done(
-        StepStats(
-            step_id=7, num_running=1, num_waiting=0, num_prefill_tokens=0, num_decode_tokens=1,
-            seconds=0.1,
-        )
-    )  # fmt: skip
+    hooks.step_done(STEP)
     assert sys.modules["hooks_of_acme"].seen == [("worker", 3), 7]
 
 
@@ -168,3 +173,55 @@ def test_an_imported_class_of_the_core_is_not_the_plugins(monkeypatch: pytest.Mo
     hooks = PluginHooks()
     hooks.load(_plugin("acme", body, monkeypatch))
     assert hooks.registrations == ()
+
+
+RAISING = """
+@hookimpl
+def dougong_process_start(role): return _fail()
+@hookimpl
+def dougong_engine_ready(): return _fail()
+@hookimpl
+def dougong_step_done(): return _fail()
+def _fail(): raise {what}
+"""
+
+
+@pytest.mark.parametrize("what", ["KeyError('chip')", "SystemExit(0)", "PluginError('mine')"])
+def test_a_call_that_raises_is_the_plugins_error_with_hook_and_wheel(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = PluginHooks()
+    quiet = "@hookimpl\ndef dougong_step_done(): ...\n"
+    hooks.load(_plugin("first", quiet, monkeypatch))
+    body = "from dougong.contracts import PluginError\n" + RAISING.format(what=what)
+    hooks.load(_plugin("bad", body, monkeypatch))
+    hooks.load(_plugin("last", quiet, monkeypatch))
+    calls: dict[str, Callable[[], None]] = {
+        "dougong_process_start": lambda: hooks.process_start("engine", None),
+        "dougong_engine_ready": lambda: hooks.engine_ready({}),
+        "dougong_step_done": lambda: hooks.step_done(STEP),
+    }
+    for name, call in calls.items():
+        with pytest.raises(PluginError) as caught:
+            call()
+        assert f"badplat 1.0: {name} raised {what.split('(')[0]}" in str(caught.value)
+        assert caught.value.plugin == "bad"
+        assert caught.value.__cause__ is not None
+
+
+def test_of_a_wrapper_and_what_it_wraps_the_one_that_raised_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrapper = "@hookimpl(wrapper=True)\ndef dougong_step_done():\n    return (yield)\n"
+    hooks = PluginHooks()
+    hooks.load(_plugin("bad", RAISING.format(what="KeyError('chip')"), monkeypatch))
+    hooks.load(_plugin("around", wrapper, monkeypatch))
+    with pytest.raises(PluginError, match="badplat"):
+        hooks.step_done(STEP)
+
+
+def test_an_interrupt_is_no_plugins_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = PluginHooks()
+    hooks.load(_plugin("acme", RAISING.format(what="KeyboardInterrupt"), monkeypatch))
+    with pytest.raises(KeyboardInterrupt):
+        hooks.step_done(STEP)

@@ -5,12 +5,20 @@ from dataclasses import replace
 import pytest
 
 from dougong.contracts import Communicator, Worker
+from dougong.cpu.platform import CpuPlatform
 from dougong.errors import ContractError, PluginError
-from dougong.platforms.loading import import_object, instantiate, load_class, load_platform
+from dougong.platforms.loading import (
+    check_runtime,
+    import_object,
+    instantiate,
+    load_class,
+    load_platform,
+)
 from dougong.platforms.selection import select_platform
 from dougong.platforms.table import Verdict
+from dougong.testing.null_platform import NullPlatform
 from tests.support.installed_stubs import Installed
-from tests.support.stub_plugins import Stub
+from tests.support.stub_plugins import PLATFORM, Stub
 from tests.unit.platforms.rows import row
 
 RAISES = "raise ModuleNotFoundError(\"No module named 'fakert'\")"
@@ -127,3 +135,47 @@ def test_an_import_string_that_leads_nowhere_is_the_plugins_fault(target: str, t
 def test_an_extension_is_no_platform() -> None:
     with pytest.raises(PluginError, match="brings no platform"):
         instantiate(row("ops", platform=None))
+
+
+def _with_runtime(body: str) -> Stub:
+    head, _, _ = PLATFORM.partition("        from {package}.runtime import")
+    return Stub(platform_body=f"{head}        {body}\n")
+
+
+def test_loading_makes_no_runtime_and_the_check_gives_the_one_there_is(
+    installed: Installed,
+) -> None:
+    installed.add(Stub())
+    loaded = load_platform(select_platform(installed.table()))
+    assert "_runtime" not in vars(loaded.platform)
+    assert check_runtime(loaded.platform, loaded.selection.row) is loaded.platform.runtime
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return object()", "does not derive from dougong.contracts.device.DeviceRuntime"),
+        (
+            "from dougong.testing.null_platform import NullRuntime\n"
+            '        return type("Mine", (NullRuntime,), {{"__module__": __name__, '
+            '"device_counts": lambda self: 1, "synchronize": lambda self, index: None}})()',
+            "did you mean 'device_count'?",
+        ),
+        ("raise ImportError('fakert')", "the runtime of platform fake cannot be made: ImportError"),
+    ],
+)
+def test_a_runtime_that_does_not_fit_is_refused_naming_its_wheel(
+    installed: Installed, body: str, told: str
+) -> None:
+    installed.add(_with_runtime(body))
+    loaded = load_platform(select_platform(installed.table()))
+    with pytest.raises(PluginError) as caught:
+        check_runtime(loaded.platform, loaded.selection.row)
+    assert told in str(caught.value)
+    assert "fakeplat 0.1" in str(caught.value)
+    assert caught.value.plugin == "fake"
+
+
+def test_the_runtimes_of_the_core_fit_their_contract() -> None:
+    for platform in (CpuPlatform(), NullPlatform()):
+        assert check_runtime(platform, row(platform.name)) is platform.runtime

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from dougong.errors import ConfigError, PluginError
 from dougong.platforms import open_platform
 from dougong.platforms.table import Verdict
 from tests.support.installed_stubs import Installed
+from tests.support.processes import is_running
 from tests.support.stub_plugins import Stub
 
 
@@ -40,6 +45,44 @@ def test_the_table_tells_of_a_rival_that_would_fail(installed: Installed) -> Non
     (rival,) = loaded.table.named("other")
     assert rival.verdict is Verdict.BROKEN
     assert "otherrt" in rival.reason
+
+
+HANGS = """
+import os, pathlib, time
+pathlib.Path({path!r}).write_text(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def test_a_rival_that_hangs_holds_up_the_table_for_a_moment_only(installed: Installed) -> None:
+    installed.add(Stub())
+    installed.add(Stub(distribution="other", name="other", hooks="import time; time.sleep(600)"))
+    loaded = open_platform("fake", examination_s=0.5)
+    (rival,) = loaded.table.named("other")
+    assert rival.verdict is Verdict.AVAILABLE
+    assert rival.reason.startswith("not tried in time")
+
+
+ENDS = """
+import pathlib, sys, time
+from dougong.platforms import open_platform
+open_platform("fake", examination_s=600.0)
+written = pathlib.Path(sys.argv[1])
+while not (written.exists() and written.read_text()):
+    time.sleep(0.01)
+"""
+
+
+def test_a_program_ends_at_once_while_a_rival_hangs_and_takes_it_along(
+    installed: Installed, tmp_path: Path
+) -> None:
+    written = tmp_path / "pid"
+    installed.add(Stub())
+    hooks = HANGS.format(path=str(written))
+    installed.add(Stub(distribution="other", name="other", hooks=hooks))
+    done = subprocess.run([sys.executable, "-c", ENDS, str(written)], timeout=60, check=False)
+    assert done.returncode == 0
+    assert not is_running(int(written.read_text()))
 
 
 def test_the_choice_is_said_aloud_once(

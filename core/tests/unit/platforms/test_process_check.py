@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from concurrent.futures import Future
 from dataclasses import asdict, replace
 
 import pytest
@@ -17,6 +18,7 @@ from dougong.platforms.process_check import (
     join_parent,
 )
 from dougong.platforms.selection import select_platform
+from dougong.platforms.table import PluginTable
 from tests.support.installed_stubs import Installed
 from tests.support.stub_plugins import Stub
 
@@ -66,6 +68,13 @@ def test_a_child_joins_without_asking_a_probe_and_stops_at_a_difference(
     assert join_parent(handover).platform.name == "joined"
     with pytest.raises(PluginError, match="only in the parent: kernel gone"):
         join_parent(replace(handover, overrides=(*handover.overrides, "kernel gone")))
+
+
+def test_a_handover_does_not_wait_for_plugins_that_are_still_tried(installed: Installed) -> None:
+    probes = ProbeCache()
+    loaded = _loaded(installed, probes)
+    never_done: Future[PluginTable] = Future()
+    assert hand_over(replace(loaded, rest=never_done), probes) == hand_over(loaded, probes)
 
 
 def test_equal_overrides_pass_and_a_difference_is_told_from_both_sides() -> None:

@@ -97,11 +97,14 @@ def test_a_plugin_at_fault_stops_an_automatic_start_and_names_three_ways_out(
     assert lines[-1] == bad.sentence()
 
 
-def test_a_plugin_at_fault_does_not_stop_an_explicit_start_and_stays_listed() -> None:
+def test_a_plugin_at_fault_does_not_stop_an_explicit_start_and_stays_listed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     bad = row("bad", Verdict.BROKEN, "ImportError: badrt")
     chosen = _select(bad, row("acme"), name="acme")
     assert chosen.platform == "acme"
     assert bad in chosen.table.rows
+    assert caplog.messages == [f"not used: {bad.sentence()}"]
 
 
 def test_naming_a_plugin_at_fault_is_an_error_that_ends_with_its_sentence() -> None:
@@ -112,9 +115,21 @@ def test_naming_a_plugin_at_fault_is_an_error_that_ends_with_its_sentence() -> N
     assert "no other one takes its place" in str(caught.value)
 
 
-def test_a_broken_extension_stops_nobody() -> None:
-    bad = row("ops", Verdict.BROKEN, "ImportError", platform=None)
-    assert _select(bad).platform == "cpu"
+def test_a_broken_extension_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """And nobody overlooks it: each one is told, and told once."""
+    bad = row("ops", Verdict.BROKEN, "its probe raised ImportError", platform=None)
+    refused = row("more", Verdict.REFUSED, "contract >=2", platform=None)
+    assert _select(bad, refused).platform == "cpu"
+    told = [(r.levelname, r.getMessage()) for r in caplog.records]
+    assert told == [("WARNING", f"not used: {fault.sentence()}") for fault in (refused, bad)]
+
+
+def test_a_fault_that_a_parent_has_told_is_not_told_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bad = row("ops", Verdict.BROKEN, "its probe raised ImportError", platform=None)
+    select_platform(PluginTable.of([CPU, bad]), tells_faults=False)
+    assert caplog.text == ""
 
 
 def test_an_excluded_plugin_stops_nobody() -> None:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dougong.platforms.short_lived import ChildFailed, ask_child
+from tests.support.processes import is_running
 
 
 @pytest.fixture
@@ -43,3 +48,29 @@ def test_a_child_that_hangs_is_ended(child: Path) -> None:
     child.write_text(_answers_with("time.sleep(600)"))
     with pytest.raises(ChildFailed, match="no answer within 1 s"):
         ask_child("asked_child", None, 1.0)
+
+
+def test_a_child_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(ChildFailed, match=r"could not be started.*nowhere"):
+        ask_child("asked_child", None, 60.0)
+
+
+def test_a_child_leaves_when_its_parent_is_killed(child: Path, tmp_path: Path) -> None:
+    written = tmp_path / "pid"
+    write = f"open({str(written)!r}, 'w').write(str(os.getpid())), time.sleep(600)"
+    child.write_text(_answers_with(f"({write})"))
+    ask = "from dougong.platforms.short_lived import ask_child\nask_child('asked_child', None, 600)"
+    parent = subprocess.Popen([sys.executable, "-c", ask])
+    try:
+        wait_for(lambda: written.exists() and written.read_text() != "")
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_for(lambda: not is_running(int(written.read_text())))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """The test's own timeout ends it when it never holds."""
+    while not condition():
+        time.sleep(0.01)
