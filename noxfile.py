@@ -33,7 +33,7 @@ SHARED = ROOT / ".nox" / "dev"
 TORCH = os.environ.get("NOX_TORCH", "torch==2.13.0")
 # pytest workers and small models: one thread each is faster than two that wait for one another.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-DEMO_PROMPT = "What is a dougong, and why do Chinese halls have them?"
+DEMO_PROMPT = "What is the capital of France, and what is it known for?"
 
 
 def _requirements() -> list[str]:
@@ -144,6 +144,8 @@ def bench_peers(session: nox.Session) -> None:
     for step in ("install", "prepare_model"):
         session.run(python, "-m", f"benchmarks.peers.{step}", external=True)
     session.run(python, "-m", "benchmarks.peers.run", *session.posargs, external=True)
+    for other in ("first_token", "scheduler_cost", "engine_overhead"):
+        session.run(python, "-m", f"benchmarks.{other}", external=True)
 
 
 @nox.session(venv_backend="none", default=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -89,13 +90,14 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--cache", type=Path, default=default_cache(), help="folder of the peers (%(default)s)")
     add(
         "--dougong-command",
-        nargs="*",
-        metavar="WORD",
+        type=shlex.split,
+        metavar="COMMAND",
         default=[
             str(Path(sys.executable).with_name("dougong")),
             *("generate", "--model", "demo", "--chat", PROMPT),
         ],
-        help="streams an answer to standard output; nothing: leave it out (default: %(default)s)",
+        help="one string, split as a shell does; streams an answer to standard output; empty: "
+        "leave it out (default: %(default)s)",
     )
     add(
         "--vllm-modes",

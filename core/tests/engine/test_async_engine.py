@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from dougong import AsyncEngine, SamplingParams
-from dougong.errors import EngineDeadError, KernelFault, RequestError
+from dougong.contracts import LoadReport
+from dougong.errors import EngineDeadError, KernelFault, PluginError, RequestError
+from dougong.testing.null_worker import NullWorker
 from tests.support.null_engine import NULL_OPTIONS, NullModels
 
 LONG = SamplingParams(max_tokens=200, temperature=0.0)
@@ -121,3 +125,101 @@ async def test_closing_ends_open_streams(null_models: NullModels) -> None:
         with pytest.raises(EngineDeadError, match="closed"):
             async for _ in stream:
                 pass
+
+
+@pytest.mark.parametrize("end", ["stop string", "consumer left"])
+async def test_a_name_may_be_used_again_while_the_old_answer_is_still_computed(
+    null_models: NullModels, end: str
+) -> None:
+    model = null_models.write({"A": "aaaaaaaa", "B": "bbbbbbbb"}, step_seconds=0.003)
+    stopping = SamplingParams(max_tokens=200, temperature=0.0, stop="a")
+    async with running(model) as engine, asyncio.timeout(20):
+        for _ in range(3):
+            params = stopping if end == "stop string" else LONG
+            stream = engine.generate("A", params, request_id="x")
+            await anext(stream)
+            await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+            outputs = [o async for o in engine.generate("B", LONG, request_id="x")]
+            assert outputs[-1].outputs[0].text == "bbbbbbbb"
+            assert {output.request_id for output in outputs} == {"x"}
+
+
+async def test_a_slow_consumer_does_not_end_a_later_request_of_the_same_name(
+    null_models: NullModels,
+) -> None:
+    model = null_models.write({"A": "aa", "B": "bbbbbbbb"}, step_seconds=0.003)
+    async with running(model) as engine, asyncio.timeout(20):
+        first = engine.generate("A", LONG, request_id="x")
+        await anext(first)
+        await settled(engine)  # the engine has finished it, and its consumer has not seen that
+        second = engine.generate("B", LONG, request_id="x")
+        await anext(second)
+        await first.aclose()  # type: ignore[attr-defined]  # an async generator
+        assert [o async for o in second][-1].outputs[0].text == "bbbbbbbb"
+
+
+async def test_a_priority_of_the_wrong_kind_ends_no_other(null_models: NullModels) -> None:
+    wrong: Any = "high"
+    async with running(null_models.write(step_seconds=0.001)) as engine:
+        stream = engine.generate([5], LONG)
+        await anext(stream)
+        with pytest.raises(RequestError, match="priority"):
+            await anext(engine.generate([6], LONG, priority=wrong))
+        assert [o async for o in stream][-1].outputs[0].finish_reason == "length"
+
+
+async def test_a_start_that_is_cancelled_leaves_no_engine(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_loading, may_go_on, is_shut_down = (threading.Event() for _ in range(3))
+    load = NullWorker.load_model
+
+    def load_model(self: NullWorker) -> LoadReport:
+        is_loading.set()
+        assert may_go_on.wait(20)
+        return load(self)
+
+    def shutdown(self: NullWorker) -> None:
+        is_shut_down.set()
+
+    monkeypatch.setattr(NullWorker, "load_model", load_model)
+    monkeypatch.setattr(NullWorker, "shutdown", shutdown)
+    model = null_models.write()
+    start = asyncio.create_task(AsyncEngine.start(model, in_own_process=False, **NULL_OPTIONS))
+    assert await asyncio.to_thread(is_loading.wait, 20)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert not is_shut_down.is_set()
+    may_go_on.set()
+    assert await asyncio.to_thread(is_shut_down.wait, 20)
+
+
+async def test_a_worker_that_cannot_tell_of_itself_ends_no_stream(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(self: NullWorker) -> dict[str, int]:
+        raise ZeroDivisionError("no steps yet")
+
+    monkeypatch.setattr(NullWorker, "collect", collect)
+    async with running(null_models.write(step_seconds=0.001)) as engine:
+        stream = engine.generate([5], LONG)
+        await anext(stream)
+        with pytest.raises(PluginError, match=r"collect\(\) failed: ZeroDivisionError"):
+            await engine.stats()
+        assert [o async for o in stream][-1].outputs[0].finish_reason == "length"
+        await engine.health()
+
+
+async def test_each_call_on_a_dead_engine_gets_an_error_of_its_own(
+    null_models: NullModels,
+) -> None:
+    async with running(null_models.write()) as engine:
+        await engine.close()
+        errors = []
+        for _ in range(3):
+            with pytest.raises(EngineDeadError, match="closed") as caught:
+                await engine.stats()
+            errors.append(caught.value)
+        assert len({id(error) for error in errors}) == 3
+        assert all(error.__cause__ not in errors for error in errors)

@@ -27,6 +27,7 @@ SENTENCE = (
     "fakeplat 0.1 (entry point fake = fakeplat.plugin:plugin): broken: loading it raised "
     "ModuleNotFoundError: No module named 'fakert'"
 )
+DEADLINE_S = 15.0  # of a start that is refused
 # What every start does before it looks at a model, without what a model costs.
 OPEN = """
 import json, sys
@@ -91,11 +92,11 @@ class Machine:
         return Start(0, name, verdicts, done.stderr)
 
     def generate(
-        self, model: Path, *options: str
+        self, model: Path, *options: str, timeout_s: float | None = None
     ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
         """``dougong generate``; its JSON, empty when it failed."""
         ask = ("--model", str(model), "--prompt", "the", "--max-tokens", "2", "--json")
-        done = self.environment.dougong("generate", *ask, *options)
+        done = self.environment.dougong("generate", *ask, *options, timeout_s=timeout_s)
         return done, json.loads(done.stdout) if done.returncode == 0 else {}
 
     def doctor(self, *options: str) -> tuple[int, dict[str, Any]]:
@@ -124,8 +125,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a01_a_failed_registration_is_the_last_line_of_every_start_that_needs_it(
     machine_with_fault: Machine, tiny: Path
 ) -> None:
-    automatic, _ = machine_with_fault.generate(tiny)
-    explicit, _ = machine_with_fault.generate(tiny, "--platform", "fake")
+    automatic, _ = machine_with_fault.generate(tiny, timeout_s=DEADLINE_S)
+    fake = ("--platform", "fake")
+    explicit, _ = machine_with_fault.generate(tiny, *fake, timeout_s=DEADLINE_S)
     for done in (automatic, explicit):
         assert done.returncode == 3
         assert done.stderr.strip().splitlines()[-1] == SENTENCE

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -105,3 +107,43 @@ def test_the_engine_does_not_outlive_a_killed_parent(null_models: NullModels) ->
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         engine.wait(GONE_WITHIN_S)
+
+
+def test_closing_wakes_who_waits_and_ends_open_streams(null_models: NullModels) -> None:
+    llm = LLM(null_models.write(step_seconds=0.01), in_own_process=True, **NULL_OPTIONS)
+    stream = llm.stream([5], SamplingParams(max_tokens=200, temperature=0.0))
+    next(stream)
+    ends: queue.SimpleQueue[EngineDeadError] = queue.SimpleQueue()
+
+    def wait() -> None:
+        try:
+            while True:
+                llm._client.poll()
+        except EngineDeadError as exc:
+            ends.put(exc)
+
+    threading.Thread(target=wait, daemon=True).start()
+    llm.close()
+    assert "closed" in str(ends.get(timeout=GONE_WITHIN_S))
+    with pytest.raises(EngineDeadError, match=r"The engine was closed\."):
+        next(stream)
+    for _ in range(2):
+        with pytest.raises(EngineDeadError, match="closed"):
+            llm.stats()
+    llm.close()
+
+
+def test_an_event_that_cannot_be_read_ends_the_wait_and_the_engine(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(data: bytes) -> None:
+        raise EOFError("cut off")
+
+    with LLM(null_models.write(), in_own_process=True, **NULL_OPTIONS) as llm:
+        monkeypatch.setattr("dougong.engine.process_channel.unpack_event", refuse)
+        with pytest.raises(EngineDeadError, match=r"cannot be read here \(EOFError: cut off\)"):
+            llm.generate([5], GREEDY)
+        client = llm._client
+        assert isinstance(client, ProcessClient)
+        client.channel.process.join(GONE_WITHIN_S)
+        assert client.channel.process.exitcode == 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from dougong import LLM, SamplingParams
+from dougong import LLM, AsyncEngine, SamplingParams
 from dougong.errors import RequestError
 from dougong.messages import RequestOutput
 from tests.support.tiny_models import tiny_config, write_tiny_checkpoint
@@ -72,6 +74,29 @@ def test_preemption_does_not_change_text(
         assert len(one.outputs[0].token_ids) == 100
 
 
+@pytest.mark.parametrize("enable_prefix_caching", [False, True])
+async def test_preemption_neither_repeats_nor_loses_a_part_of_a_stream(
+    model: str, expected: list[RequestOutput], enable_prefix_caching: bool
+) -> None:
+    options = BASE | {"enable_prefix_caching": enable_prefix_caching, "max_num_seqs": 8}
+    async with await AsyncEngine.start(
+        model, in_own_process=False, num_kv_blocks=24, **options
+    ) as engine:
+
+        async def parts(whole: RequestOutput) -> list[RequestOutput]:
+            return [o async for o in engine.generate(whole.prompt_token_ids, greedy(100))]
+
+        streams = await asyncio.gather(*map(parts, expected))
+        assert (await engine.stats()).scheduler.num_preemptions >= 1
+    for stream, whole in zip(streams, expected, strict=True):
+        check_same(stream[-1], whole)
+        assert len(stream) > 2
+        for before, after in pairwise(output.outputs[0] for output in stream):
+            assert after.text.startswith(before.text)
+            assert after.token_ids[: len(before.token_ids)] == before.token_ids
+            assert len(after.token_ids) > len(before.token_ids) or after.finish_reason
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -110,8 +135,10 @@ def test_the_prefix_cache_is_invisible_in_the_output(model: str) -> None:
         check_same(first, off[7])
         check_same(second, off[8])
         assert second.num_cached_tokens == 48
-        text = first.outputs[0].text
-        llm.generate(cases[7:], greedy(stop=text[3:5]))
+        stops = tuple(output.outputs[0].text[3:5] for output in (first, second))
+        stopped = llm.generate(cases[7:], greedy(stop=stops))
+        assert all(output.outputs[0].finish_reason == "stop" for output in stopped)
+        assert {output.outputs[0].stop_reason for output in stopped} <= set(stops)
         after = llm.generate(cases[7:], greedy())
     for output, without in zip(after, off[7:], strict=True):
         check_same(output, without)

@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from dougong import LLM, SamplingParams
-from dougong.errors import ConfigError, EngineDeadError, KernelFault, RequestError
+from dougong.errors import (
+    ConfigError,
+    DougongError,
+    EngineDeadError,
+    KernelFault,
+    RequestError,
+)
+from dougong.testing.null_worker import NullWorker
 from tests.support.null_engine import NULL_OPTIONS, NullModels
 
 GREEDY = SamplingParams(max_tokens=30, temperature=0.0)
@@ -118,3 +127,61 @@ def test_leaving_a_stream_ends_its_request(null_models: NullModels) -> None:
         for _ in llm.stream([5], GREEDY):
             break
         assert llm.stats().scheduler.num_running == 0
+
+
+def test_each_call_on_a_dead_engine_gets_an_error_of_its_own(null_models: NullModels) -> None:
+    with LLM(null_models.write(fail_at_step=0), **NULL_OPTIONS) as llm:
+        errors = []
+        for _ in range(4):
+            with pytest.raises(EngineDeadError) as caught:
+                llm.generate([5], GREEDY)
+            errors.append(caught.value)
+        assert len({id(error) for error in errors}) == 4
+        assert {type(error.__cause__) for error in errors} == {KernelFault}
+        assert len({len(traceback.format_exception(error)) for error in errors[1:]}) == 1
+
+
+def test_a_closed_engine_says_so_each_time(null_models: NullModels) -> None:
+    llm = LLM(null_models.write(), **NULL_OPTIONS)
+    llm.close()
+    lengths = []
+    for _ in range(3):
+        with pytest.raises(EngineDeadError, match="closed") as caught:
+            llm.generate([5], GREEDY)
+        assert caught.value.__cause__ is not caught.value
+        lengths.append(len(traceback.format_exception(caught.value)))
+    assert len(set(lengths)) == 1
+
+
+def test_an_interrupted_step_ends_the_engine_and_says_so(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(self: NullWorker, *args: object) -> None:
+        raise KeyboardInterrupt
+
+    with LLM(null_models.write(), **NULL_OPTIONS) as llm:
+        with monkeypatch.context() as patch:
+            patch.setattr(NullWorker, "submit", submit)
+            with pytest.raises(KeyboardInterrupt):
+                llm.generate([5], GREEDY)
+        with pytest.raises(EngineDeadError, match="interrupted") as caught:
+            llm.generate([5], GREEDY)
+        assert isinstance(caught.value.__cause__, KeyboardInterrupt)
+
+
+def test_a_stream_whose_text_cannot_be_made_ends_no_other_call(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def push(token_ids: object) -> str:
+        raise ValueError("no such piece")
+
+    model = null_models.write({"A": "a long answer", "B": "short"})
+    with LLM(model, **NULL_OPTIONS) as llm:
+        stream = llm.stream("A", GREEDY)
+        next(stream)
+        (state,) = llm._front._states.values()
+        monkeypatch.setattr(state._sequences[0]._detokenizer, "push", push)
+        assert llm.generate("B", GREEDY)[0].outputs[0].text == "short"
+        assert llm.stats().scheduler.kv_cache.num_held_blocks == 0
+        with pytest.raises(DougongError, match="no such piece"):
+            next(stream)

@@ -13,7 +13,10 @@ import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+from huggingface_hub.errors import HfHubHTTPError
 
 
 @dataclass
@@ -49,6 +52,12 @@ class FakeHub:
     url: str
     repos: dict[str, FakeRepo]
     downloads: list[str] = field(default_factory=list)
+
+
+def hub_error(status: int) -> HfHubHTTPError:
+    """What the client raises for an answer of ``status``."""
+    response = SimpleNamespace(status_code=status, headers={}, request=None)
+    return HfHubHTTPError(f"status {status}", response=cast(Any, response))
 
 
 @contextlib.contextmanager

@@ -16,14 +16,22 @@ from tests.support.tiny_models import tiny_config, write_tiny_checkpoint
 NULL_OPTIONS: dict[str, Any] = {"platform": "null", "block_size": 4, "num_kv_blocks": 1000}
 
 
-def install_null_platform(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let discovery find the null platform, here and in spawned processes, as if from a wheel."""
+def install_null_platform(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, descriptor: str = "plugin"
+) -> None:
+    """Let discovery find the null platform, here and in spawned processes, as if from a wheel.
+
+    Args:
+        folder: Where its metadata goes.
+        monkeypatch: Takes it off the path again.
+        descriptor: Which one of `dougong.testing.null_plugin`.
+    """
     info = folder / "dougong_null-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: dougong-null\nVersion: 1.0\nRequires-Dist: dougong>=0.1\n"
     )
-    entry = "null = dougong.testing.null_plugin:plugin"
+    entry = f"null = dougong.testing.null_plugin:{descriptor}"
     (info / "entry_points.txt").write_text(f"[dougong.platform_plugins]\n{entry}\n")
     monkeypatch.syspath_prepend(str(folder))
 

@@ -80,15 +80,28 @@ class ThrowAwayEnvironment:
         self.pip("uninstall", "-y", distribution)
 
     def dougong(
-        self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout_s: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run the command line."""
-        return self.run("-m", "dougong.cli.main", *arguments, env=env, cwd=cwd)
+        command = ("-m", "dougong.cli.main", *arguments)
+        return self.run(*command, env=env, cwd=cwd, timeout_s=timeout_s)
 
     def run(
-        self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout_s: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run its interpreter; variables of ``env`` are added to this process's."""
+        """Run its interpreter; variables of ``env`` are added to this process's.
+
+        Raises:
+            subprocess.TimeoutExpired: It did not end within ``timeout_s``.
+        """
         return subprocess.run(
             [str(self.python), *arguments],
             capture_output=True,
@@ -96,4 +109,5 @@ class ThrowAwayEnvironment:
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
             cwd=cwd or self.folder,
             check=False,
+            timeout=timeout_s,
         )

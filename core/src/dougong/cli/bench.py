@@ -20,12 +20,15 @@ from dougong.cli.bench_workloads import Workload, run_latency, run_throughput
 from dougong.cli.engine_options import with_engine_options
 from dougong.cli.generate import open_llm, quiet_start
 from dougong.cli.measured import peak_host_bytes, versions
-from dougong.config.args import EngineArgs
+from dougong.config.args import CommandDefault, EngineArgs
+from dougong.config.decision import command_author
 
 if TYPE_CHECKING:
     from dougong.engine.llm import LLM
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+_MOST_AT_ONCE = 256
 
 NumRequests = Annotated[int, typer.Option(min=1, help="Requests to measure.")]
 InputLen = Annotated[int, typer.Option(min=1, help="Random prompt tokens of each.")]
@@ -94,8 +97,7 @@ def _run(
     if earlier is not None and against is not None:
         check_comparable(work.to_json(), earlier, against)  # before anything takes time
     quiet_start(is_verbose=False)
-    max_num_seqs = work.num_requests if work.kind == "throughput" else 1
-    with open_llm(args, max_num_seqs=min(max_num_seqs, 256)) as llm:
+    with open_llm(args, _requests_at_once(work)) as llm:
         record = _record(llm, work, measure(llm, work))
     if save is not None:
         record.save(save)
@@ -107,6 +109,18 @@ def _run(
     print_record(record)
     if earlier is not None:
         print_comparison(rows, record, earlier)
+
+
+def _requests_at_once(work: Workload) -> CommandDefault:
+    """How many requests run at once, where the user did not say."""
+    if work.kind == "latency":
+        value, reason = 1, "requests run one after another"
+    elif work.num_requests <= _MOST_AT_ONCE:
+        value, reason = work.num_requests, f"all {work.num_requests} requests at once"
+    else:
+        value = _MOST_AT_ONCE
+        reason = f"of {work.num_requests} requests so many at once; --max-num-seqs says otherwise"
+    return CommandDefault("max_num_seqs", value, command_author(f"bench {work.kind}"), reason)
 
 
 def _record(llm: LLM, work: Workload, results: dict[str, float]) -> BenchRecord:

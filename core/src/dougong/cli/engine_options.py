@@ -24,11 +24,15 @@ _HELP: dict[str, tuple[Any, str]] = {
     "num_kv_blocks": (int | None, "Size of the KV cache in blocks, instead of bytes."),
     "max_num_seqs": (int | None, "Requests in one step."),
     "max_num_batched_tokens": (int | None, "Tokens in one step."),
+    "long_prefill_token_threshold": (int | None, "Tokens of one prompt in one step. Default: all."),
     "enable_prefix_caching": (bool | None, "Reuse the KV of equal prefixes."),
+    "scheduling_policy": (str | None, "Order of requests: fcfs or priority."),
     "attention_backend": (str | None, "Key of the attention backend, as in the start report."),
     "enforce_eager": (bool | None, "No graph capture and no compilation."),
     "device_memory_utilization": (float | None, "Share of the device's memory to use, 0 to 1."),
+    "seed": (int | None, "Of every draw without a seed of its own."),
 }
+_OTHER_NAMES = {"seed": "engine_seed"}  # where a command has an option of that name for requests
 _PANEL = "Engine"
 
 
@@ -37,7 +41,7 @@ def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
-        wishes = {name: options.pop(name) for name in _HELP}
+        wishes = {name: options.pop(_OTHER_NAMES.get(name, name)) for name in _HELP}
         command(**options, args=EngineArgs.from_options(wishes))
 
     signature = inspect.signature(command, eval_str=True)
@@ -50,7 +54,7 @@ def _parameter(name: str) -> inspect.Parameter:
     kind, text = _HELP[name]
     option = typer.Option(help=text, rich_help_panel=_PANEL, show_default=name == "model")
     return inspect.Parameter(
-        name,
+        _OTHER_NAMES.get(name, name),
         inspect.Parameter.KEYWORD_ONLY,
         default="demo" if name == "model" else None,
         annotation=Annotated[kind, option],

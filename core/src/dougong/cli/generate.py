@@ -6,14 +6,15 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dougong.cli.engine_options import with_engine_options
 from dougong.cli.measured import memory_line, peak_host_bytes
-from dougong.config.args import EngineArgs
+from dougong.config.args import CommandDefault, EngineArgs
+from dougong.config.decision import command_author
 from dougong.errors import ConfigError
 from dougong.messages.request import SamplingParams
 
@@ -69,9 +70,10 @@ def generate(
         stop=tuple(stop or ()),
         ignore_eos=ignore_eos,
     )
-    asked = _what_was_asked(text, prompt, chat, system)
+    asked = _what_was_asked(text, prompt, chat, system, chat_template)
     quiet_start(is_verbose)
-    with open_llm(args, max_num_seqs=1, chat_template=chat_template) as llm:
+    one = CommandDefault("max_num_seqs", 1, command_author("generate"), "it answers one prompt")
+    with open_llm(args, one, chat_template=chat_template) as llm:
         outputs = (
             llm.stream(asked, params) if isinstance(asked, str) else llm.stream_chat(asked, params)
         )
@@ -85,12 +87,11 @@ def generate(
             _print_summary(llm, summary)
 
 
-def open_llm(args: EngineArgs, *, max_num_seqs: int, chat_template: str | None = None) -> LLM:
-    """The model in this process, sized for so many requests unless the user said how many."""
+def open_llm(args: EngineArgs, *defaults: CommandDefault, chat_template: str | None = None) -> LLM:
+    """The model in this process, with what the command takes where the user left it open."""
     from dougong.engine.llm import LLM
 
-    options: Any = {name: getattr(args, name) for name in args.explicit}
-    return LLM(**{"max_num_seqs": max_num_seqs, **options}, chat_template=chat_template)
+    return LLM.from_args(replace(args, defaults=defaults), chat_template=chat_template)
 
 
 def quiet_start(is_verbose: bool) -> None:
@@ -119,7 +120,11 @@ def summarise(llm: LLM, output: RequestOutput) -> dict[str, Any]:
 
 
 def _what_was_asked(
-    text: str | None, prompt: str | None, chat: str | None, system: str | None
+    text: str | None,
+    prompt: str | None,
+    chat: str | None,
+    system: str | None,
+    chat_template: str | None,
 ) -> str | list[dict[str, str]]:
     given = [one for one in (text, prompt, chat) if one is not None]
     if len(given) != 1:
@@ -130,6 +135,8 @@ def _what_was_asked(
     if chat is None:
         if system is not None:
             raise ConfigError("--system goes with --chat; a plain prompt has no system message.")
+        if chat_template is not None:
+            raise ConfigError("--chat-template goes with --chat; a plain prompt is taken as it is.")
         return given[0]
     before = [] if system is None else [{"role": "system", "content": system}]
     return [*before, {"role": "user", "content": chat}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dougong.config.args import EngineArgs, EngineOptions
+from dougong.config.args import CommandDefault, EngineArgs, EngineOptions
 from dougong.config.cache import CacheConfig
 from dougong.config.decision import Decision
 from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan, MemoryConfig
@@ -13,6 +13,7 @@ from dougong.config.scheduler import SchedulerConfig, SchedulingPolicy
 __all__ = [
     "AttentionLayerKind",
     "CacheConfig",
+    "CommandDefault",
     "ComputeConfig",
     "Decision",
     "EngineArgs",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, TypedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from dougong.config.scheduler import SchedulingPolicy
 from dougong.errors import ConfigError
@@ -33,6 +33,23 @@ class EngineOptions(TypedDict, total=False):
     seed: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class CommandDefault:
+    """What a command takes for an option that the user left open; any platform may override it.
+
+    Attributes:
+        field: Option name.
+        value: The value.
+        author: ``command NAME``; see `dougong.config.decision.command_author`.
+        reason: One sentence for the operator.
+    """
+
+    field: str
+    value: Any
+    author: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineArgs:
     """What the user asked for. ``None`` leaves a value to the core, the platform or the checkpoint.
@@ -57,6 +74,10 @@ class EngineArgs:
         enforce_eager: No graph capture and no compilation.
         device_memory_utilization: Share of the device's memory limit to use, above 0 and at most 1.
         seed: Of everything that draws without a seed of its own.
+        defaults: No wish of the user: what a command takes for options left open.
+
+    Raises:
+        ConfigError: A value has the wrong type, or is an empty text; all of them in one message.
     """
 
     model: str
@@ -78,6 +99,18 @@ class EngineArgs:
     enforce_eager: bool | None = None
     device_memory_utilization: float | None = None
     seed: int | None = None
+    defaults: tuple[CommandDefault, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the type of every option, so that a wrong one is told by its name."""
+        problems = tuple(self._type_problems())
+        if problems:
+            raise ConfigError("Engine options have the wrong type:", problems)
+
+    @classmethod
+    def option_names(cls) -> tuple[str, ...]:
+        """Every option, ``model`` first."""
+        return ("model", *get_type_hints(EngineOptions))
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> EngineArgs:
@@ -86,7 +119,7 @@ class EngineArgs:
         Raises:
             ConfigError: A name is unknown; the message lists the known ones.
         """
-        known = [field.name for field in fields(cls)]
+        known = cls.option_names()
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise ConfigError(
@@ -98,6 +131,32 @@ class EngineArgs:
     @property
     def explicit(self) -> frozenset[str]:
         """Names of the fields that were set; a dtype of ``auto`` counts as unset."""
+        values = {name: getattr(self, name) for name in self.option_names()}
         return frozenset(
-            name for name, value in asdict(self).items() if value is not None and value != "auto"
+            name for name, value in values.items() if value is not None and value != "auto"
         )
+
+    def _type_problems(self) -> Iterator[str]:
+        for name, hint in {"model": str, **get_type_hints(EngineOptions)}.items():
+            value, expected = getattr(self, name), _expected(hint)
+            if value is None and name != "model":
+                continue
+            is_bool_for_number = isinstance(value, bool) and bool not in expected
+            if is_bool_for_number or not isinstance(value, expected):
+                given = f"{value!r}, a {type(value).__name__}"
+                yield f"{name}={given}; it takes {_NOUNS[expected[0]]}."
+            elif isinstance(value, str) and not value.strip():
+                yield f"{name}={value!r} is empty; give a value, or leave the option out."
+
+
+_NOUNS: Mapping[type, str] = {
+    str: "a text (str)", int: "a whole number (int)", float: "a number (float)",
+    bool: "True or False (bool)",
+}  # fmt: skip
+
+
+def _expected(hint: Any) -> tuple[type, ...]:
+    """Types that ``hint`` allows, ``None`` aside; a number may be written without a dot."""
+    parts = [part for part in get_args(hint) if part is not type(None)] or [hint]
+    (kind,) = [str if get_origin(part) is Literal else part for part in parts]
+    return (float, int) if kind is float else (kind,)

@@ -15,6 +15,11 @@ def platform_author(name: str) -> str:
     return f"platform {name}"
 
 
+def command_author(name: str) -> str:
+    """How a command signs what it proposes where the user left a value open."""
+    return f"command {name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One settled value.
@@ -22,14 +27,17 @@ class Decision:
     Attributes:
         field: Option name, as in `EngineArgs`.
         value: Final value.
-        author: `USER`, `CHECKPOINT`, `CORE`, or ``platform NAME``.
+        author: `USER`, `CHECKPOINT`, `CORE`, ``platform NAME`` or ``command NAME``.
         reason: One sentence for the operator.
+        is_default: The same wherever nobody asks for another value, so that a short report may
+            leave it out.
     """
 
     field: str
     value: Any
     author: str
     reason: str
+    is_default: bool = False
 
     def __str__(self) -> str:
         return f"{self.field} = {self.value} [{self.author}] {self.reason}"

@@ -27,7 +27,7 @@ def resolve_dtype(wishes: Wishes, stored: str, claims: Claims, platform: str) ->
     if wishes.get("dtype", str) is not None:
         return _resolve_asked(wishes, "dtype", claims.dtypes, platform)
     if stored in claims.dtypes:
-        wishes.settle("dtype", stored, CHECKPOINT, "dtype of the checkpoint")
+        wishes.settle("dtype", stored, CHECKPOINT, "dtype of the checkpoint", is_default=True)
         return stored
     chosen = claims.dtypes[0]
     wishes.settle(
@@ -44,7 +44,9 @@ def resolve_kv_dtype(wishes: Wishes, compute: str, claims: Claims, platform: str
         return _resolve_asked(wishes, "kv_cache_dtype", claims.kv_dtypes, platform)
     author = platform_author(platform)
     if compute in claims.kv_dtypes:
-        wishes.settle("kv_cache_dtype", compute, author, "same as the compute dtype")
+        wishes.settle(
+            "kv_cache_dtype", compute, author, "same as the compute dtype", is_default=True
+        )
         return compute
     chosen = claims.kv_dtypes[0]
     wishes.settle(
@@ -58,12 +60,14 @@ def _resolve_asked(wishes: Wishes, name: str, claimed: tuple[str, ...], platform
     dtype = _SHORT_NAMES.get(asked, asked)
     if not _is_known(dtype):
         wishes.refuse(
-            f"{name}={asked} is not a dtype. Platform {platform} takes {', '.join(claimed)}."
+            f"{name}={asked} is not a dtype. Platform {platform} takes {', '.join(claimed)}.",
+            of=name,
         )
     elif dtype not in claimed:
         wishes.refuse(
             f"{name}={asked} is not supported by platform {platform} on this device, which takes "
-            f"{', '.join(claimed)}. Use one of those, or leave {name} unset."
+            f"{', '.join(claimed)}. Use one of those, or leave {name} unset.",
+            of=name,
         )
     else:
         wishes.settle_asked(name, dtype)

@@ -66,8 +66,9 @@ class KVCachePlan:
         dtype: Of the stored elements.
         block_size: Tokens per block.
         enable_prefix_caching: Reuse the KV of equal prefixes.
-        asked_blocks: The user's number of blocks.
+        asked_blocks: The number of blocks that somebody asked for.
         asked_bytes: The user's size in bytes; at most one of the two is set.
+        asked_by: Who asked; see `Decision.author`. Empty: nobody did.
     """
 
     dtype: str
@@ -75,6 +76,7 @@ class KVCachePlan:
     enable_prefix_caching: bool
     asked_blocks: int | None = None
     asked_bytes: int | None = None
+    asked_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

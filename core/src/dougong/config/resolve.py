@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dougong.config.args import EngineArgs
 from dougong.config.decision import CHECKPOINT, CORE, Decision, platform_author
@@ -26,6 +27,8 @@ from dougong.contracts.capabilities import Capabilities
 from dougong.contracts.config_view import ConfigChange, ConfigView
 from dougong.contracts.kv_cache import dtype_bytes
 from dougong.errors import ConfigError
+
+T = TypeVar("T")
 
 _AT_LEAST = {
     "max_model_len": 2, "block_size": 1, "kv_cache_memory_bytes": 1, "num_kv_blocks": 1,
@@ -87,22 +90,21 @@ def resolve(
 
     Raises:
         ConfigError: Something cannot work; all problems together.
-        PluginError: A proposal is malformed.
+        PluginError: A proposal is malformed, or its value cannot work.
     """
     wishes = Wishes.of_user(args)
     wishes.apply_changes(platform, changes)
     _check_ranges(wishes)
-    if wishes.problems:  # the rules below count with these values
-        raise ConfigError("The configuration cannot work:", tuple(wishes.problems))
+    wishes.check()  # the rules below count with these values
     claims = capabilities.claims
     dtype = resolve_dtype(wishes, model.dtype, claims, platform)
     kv_dtype = resolve_kv_dtype(wishes, dtype, claims, platform)
     _check_head_size(wishes, model, capabilities)
     compute = ComputeConfig(
         dtype=dtype,
-        attention_backend=wishes.settle_or("attention_backend", None, CORE, "the first that fits"),
-        enforce_eager=wishes.settle_or("enforce_eager", False, CORE, "default"),
-        seed=wishes.settle_or("seed", 0, CORE, "default"),
+        attention_backend=_settle_default(wishes, "attention_backend", None, "the first that fits"),
+        enforce_eager=_settle_default(wishes, "enforce_eager", False),
+        seed=_settle_default(wishes, "seed", 0),
     )
     memory = resolve_memory(wishes, capabilities.facts)
     kv_cache = _resolve_kv_cache(wishes, kv_dtype, capabilities, platform)
@@ -122,8 +124,8 @@ def resolve(
         memory_bandwidth=capabilities.facts.memory_bandwidth or claims.memory_bandwidth,
     )
     scheduler = _resolve_scheduler(wishes, model, numbers)
-    if wishes.problems or scheduler is None:
-        raise ConfigError("The configuration cannot work:", tuple(wishes.problems))
+    wishes.check()
+    assert scheduler is not None, "where there is none a problem was noted"
     config = EngineConfig(
         model=model,
         compute=compute,
@@ -135,13 +137,22 @@ def resolve(
     return Resolution(config, tuple(wishes.decisions))
 
 
+def _settle_default(wishes: Wishes, name: str, default: T, reason: str = "default") -> T:
+    """The value asked for, else the one that the core takes everywhere."""
+    return wishes.settle_or(name, default, CORE, reason, is_default=True)
+
+
 def _check_ranges(wishes: Wishes) -> None:
     for name, least in _AT_LEAST.items():
         value = wishes.get(name, int)
         if value is not None and value < least:
-            wishes.refuse(f"{name}={value} must be at least {least}.")
-    if "num_kv_blocks" in wishes.asked and "kv_cache_memory_bytes" in wishes.asked:
-        wishes.refuse("num_kv_blocks and kv_cache_memory_bytes give the same size twice; set one.")
+            wishes.refuse(f"{name}={value} must be at least {least}.", of=name)
+    blocks, size = wishes.asked.get("num_kv_blocks"), wishes.asked.get("kv_cache_memory_bytes")
+    if blocks is not None and size is not None:
+        wishes.refuse(
+            f"num_kv_blocks={blocks.value} [{blocks.author}: {blocks.reason}] and "
+            f"kv_cache_memory_bytes={size.value} [{size.author}] give the same size twice; set one."
+        )
 
 
 def _check_head_size(wishes: Wishes, model: ModelConfig, capabilities: Capabilities) -> None:
@@ -163,14 +174,16 @@ def _resolve_kv_cache(
     if block_size not in sizes:
         wishes.refuse(
             f"block_size={block_size} is not supported by platform {platform} on this device, "
-            f"which takes {_listed(sizes)}. Use one of those, or leave block_size unset."
+            f"which takes {_listed(sizes)}. Use one of those, or leave block_size unset.",
+            of="block_size",
         )
     return KVCachePlan(
         dtype=kv_dtype,
         block_size=block_size,
-        enable_prefix_caching=wishes.settle_or("enable_prefix_caching", True, CORE, "default"),
+        enable_prefix_caching=_settle_default(wishes, "enable_prefix_caching", True),
         asked_blocks=wishes.get("num_kv_blocks", int),
         asked_bytes=wishes.get("kv_cache_memory_bytes", int),
+        asked_by=wishes.author_of("num_kv_blocks", "kv_cache_memory_bytes") or "",
     )
 
 
@@ -180,7 +193,8 @@ def _resolve_max_model_len(wishes: Wishes, model: ModelConfig) -> int:
     if value > most:
         wishes.refuse(
             f"max_model_len={value} is more than {model.reference} can read: {most} tokens, from "
-            f"{model.max_position_reason}. Ask for at most {most}, or leave it unset."
+            f"{model.max_position_reason}. Ask for at most {most}, or leave it unset.",
+            of="max_model_len",
         )
     return value
 
@@ -192,22 +206,47 @@ def _resolve_scheduler(
     asked_tokens = wishes.get("max_num_batched_tokens", int)
     if asked_tokens is not None and asked_tokens < seqs:
         seqs, seqs_reason = asked_tokens, "no more than max_num_batched_tokens"
+    if asked_tokens is not None:
+        wishes.lower_default(
+            "max_num_seqs", asked_tokens, f"no more than max_num_batched_tokens={asked_tokens}"
+        )
     max_num_seqs = wishes.settle_or("max_num_seqs", seqs, CORE, seqs_reason)
     tokens, tokens_reason = choose_max_num_batched_tokens(numbers, model, max_num_seqs)
     max_tokens = wishes.settle_or("max_num_batched_tokens", tokens, CORE, tokens_reason)
+    if not _holds_every_request(wishes, max_num_seqs, max_tokens):
+        return None
     try:
         return SchedulerConfig(
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_tokens,
             max_model_len=numbers.max_model_len,
-            policy=wishes.settle_or("scheduling_policy", "fcfs", CORE, "default"),
-            long_prefill_token_threshold=wishes.settle_or(
-                "long_prefill_token_threshold", None, CORE, "a prompt may fill a step"
+            policy=_settle_default(wishes, "scheduling_policy", "fcfs"),
+            long_prefill_token_threshold=_settle_default(
+                wishes, "long_prefill_token_threshold", None, "a prompt may fill a step"
             ),
         )
     except ConfigError as exc:
         wishes.problems.extend(exc.problems or (str(exc),))
         return None
+
+
+def _holds_every_request(wishes: Wishes, max_num_seqs: int, max_tokens: int) -> bool:
+    """Whether a step holds one token of every request; where a platform had a part in it, say so.
+
+    What the user alone asked for is left to `SchedulerConfig`.
+    """
+    if max_tokens >= max_num_seqs:
+        return True
+    seqs, tokens = wishes.asked["max_num_seqs"], wishes.asked["max_num_batched_tokens"]
+    if seqs.plugin is None and tokens.plugin is None:
+        return True
+    wishes.refuse(
+        f"max_num_batched_tokens={max_tokens} [{tokens.author}: {tokens.reason}] is below "
+        f"max_num_seqs={max_num_seqs} [{seqs.author}: {seqs.reason}]: a step could not hold one "
+        "token of every running request. Leave unset what you set, or choose another platform.",
+        of="max_num_seqs" if tokens.plugin else None,
+    )
+    return False
 
 
 def _listed(values: Sequence[int]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from dougong.config.args import EngineArgs
 from dougong.config.decision import USER, Decision, platform_author
 from dougong.contracts.config_view import ConfigChange
-from dougong.errors import PluginError
+from dougong.errors import ConfigError, PluginError
 
 T = TypeVar("T")
 
@@ -37,6 +37,11 @@ class Wish:
     value: Any
     author: str
     reason: str
+    plugin: str | None = None
+    is_default: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.author} ({self.reason})"
 
 
 @dataclass(slots=True)
@@ -44,18 +49,29 @@ class Wishes:
     """Wishes by option name, with the decisions and problems found so far.
 
     Rules read a wish with `get`, write every final value with `settle`, and note with `refuse` what
-    cannot work; all problems are shown together at the end.
+    cannot work; `check` shows all problems together.
+
+    Attributes:
+        asked: By option: what was asked for, by whom.
+        decisions: Final values so far.
+        problems: What the user must change.
+        faults: What a plugin's vendor must change.
+        plugin: Name of the platform whose proposals were taken in.
     """
 
     asked: dict[str, Wish]
     decisions: list[Decision] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    plugin: str | None = None
 
     @classmethod
     def of_user(cls, args: EngineArgs) -> Wishes:
-        """The options that the user set."""
-        values = asdict(args)
-        return cls({name: Wish(values[name], USER, "asked for") for name in args.explicit})
+        """The options that the user set, and what the command takes for others."""
+        asked = {one.field: Wish(one.value, one.author, one.reason, is_default=True)
+                 for one in args.defaults}  # fmt: skip
+        asked |= {name: Wish(getattr(args, name), USER, "asked for") for name in args.explicit}
+        return cls(asked)
 
     def get(self, name: str, kind: type[T]) -> T | None:
         """The value asked for, which is of ``kind``, or ``None``."""
@@ -67,27 +83,70 @@ class Wishes:
         wish = self.asked.get(name)
         return wish is not None and wish.author == USER
 
-    def settle(self, name: str, value: object, author: str, reason: str) -> None:
+    def author_of(self, *names: str) -> str | None:
+        """Who asked for the first of these options that anybody asked for."""
+        return next((self.asked[name].author for name in names if name in self.asked), None)
+
+    def lower_default(self, name: str, most: int, why: str) -> None:
+        """Keep what a command proposed within a bound; what anybody else asked for stays."""
+        wish = self.asked.get(name)
+        if wish is not None and wish.is_default and wish.value > most:
+            self.asked[name] = replace(wish, value=most, reason=f"{wish.reason}; {why}")
+
+    def settle(
+        self, name: str, value: object, author: str, reason: str, *, is_default: bool = False
+    ) -> None:
         """Record a final value that a rule chose."""
-        self.decisions.append(Decision(name, value, author, reason))
+        self.decisions.append(Decision(name, value, author, reason, is_default))
 
     def settle_asked(self, name: str, value: object) -> None:
         """Record a final value that follows a wish."""
         wish = self.asked[name]
         self.settle(name, value, wish.author, wish.reason)
 
-    def settle_or(self, name: str, default: T, author: str, reason: str) -> T:
+    def settle_or(
+        self, name: str, default: T, author: str, reason: str, *, is_default: bool = False
+    ) -> T:
         """The value asked for, else ``default``; recorded either way."""
         if name in self.asked:
             value = self.asked[name].value
             self.settle_asked(name, value)
             return cast(T, value)
-        self.settle(name, default, author, reason)
+        self.settle(name, default, author, reason, is_default=is_default)
         return default
 
-    def refuse(self, problem: str) -> None:
-        """Note something that cannot work."""
-        self.problems.append(problem)
+    def refuse(self, problem: str, *, of: str | None = None) -> None:
+        """Note something that cannot work.
+
+        Args:
+            problem: One sentence or two: what, why, what instead.
+            of: The option whose value is at fault. Where a platform proposed that value, the
+                problem is the plugin's and not the user's.
+        """
+        wish = None if of is None else self.asked.get(of)
+        if wish is None or wish.author == USER:
+            self.problems.append(problem)
+        elif wish.plugin is None:
+            self.problems.append(f"{problem} ({of}={wish.value} is from {wish})")
+        else:
+            proposal = f"{wish.author} proposes {of}={wish.value} ({wish.reason})"
+            self.faults.append(f"{proposal}: {problem}")
+
+    def check(self) -> None:
+        """Raise what was noted.
+
+        Raises:
+            PluginError: A platform proposed what cannot work.
+            ConfigError: The user asked for what cannot work.
+        """
+        if self.faults:
+            lines = [
+                f"Platform {self.plugin} proposes what cannot work; report this to its vendor:",
+                *(f"  - {problem}" for problem in (*self.faults, *self.problems)),
+            ]
+            raise PluginError("\n".join(lines), plugin=self.plugin)
+        if self.problems:
+            raise ConfigError("The configuration cannot work:", tuple(self.problems))
 
     def apply_changes(self, platform: str, changes: Sequence[ConfigChange]) -> None:
         """Take over what a platform proposes, never over what the user set.
@@ -95,12 +154,14 @@ class Wishes:
         Raises:
             PluginError: A proposal is malformed: unknown field, wrong type, or two values for one.
         """
-        author = platform_author(platform)
+        author, self.plugin = platform_author(platform), platform
         for change in changes:
             _check_form(platform, change)
             present = self.asked.get(change.field)
-            if present is None:
-                self.asked[change.field] = Wish(change.value, author, change.reason)
+            if present is None or present.is_default:
+                instead = "" if present is None else f", and not {present.value} as {present}"
+                reason = change.reason + instead
+                self.asked[change.field] = Wish(change.value, author, reason, platform)
             elif present.value == change.value:
                 continue
             elif present.author == USER:

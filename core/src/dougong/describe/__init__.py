@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dougong.describe.architecture import resolve_architecture
+from dougong.describe.architecture import resolve_architecture, unknown_architecture
 from dougong.describe.model import describe_model
 
-__all__ = ["describe_model", "resolve_architecture"]
+__all__ = ["describe_model", "resolve_architecture", "unknown_architecture"]

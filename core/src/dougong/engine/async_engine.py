@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
-from dougong.checkpoint import resolve_reference
 from dougong.config import EngineArgs, EngineOptions
-from dougong.engine.channel import EngineChannel, ThreadChannel, engine_dead
+from dougong.engine.channel import CLOSED, EngineChannel, ThreadChannel, engine_dead
 from dougong.engine.chat_template import resolve_chat_template
 from dougong.engine.commands import Abort, Add, Answer, Ask, Died, Event
 from dougong.engine.core import EngineStats
 from dougong.engine.front import FrontEnd
+from dougong.engine.preparation import prepare
 from dougong.engine.process_channel import ProcessChannel
 from dougong.engine.prompts import Message, Prompt, TokenizedPrompt
+from dougong.engine.request_state import RequestState
 from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import EngineDeadError
@@ -33,7 +35,7 @@ class AsyncEngine:
     def __init__(self, loop: asyncio.AbstractEventLoop, args: EngineArgs) -> None:
         self._loop = loop
         self._args = args
-        self._wakers: dict[str, asyncio.Event] = {}
+        self._wakers: dict[RequestState, asyncio.Event] = {}
         self._answers: dict[int, asyncio.Future[EngineStats | None]] = {}
         self._tickets = itertools.count()
         self._dead: BaseException | None = None
@@ -64,7 +66,14 @@ class AsyncEngine:
         """
         args = EngineArgs.from_options({"model": model, **options})
         engine = cls(asyncio.get_running_loop(), args)
-        await asyncio.to_thread(engine._open, in_own_process, chat_template)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="dougong-start")
+        opening = thread.submit(engine._open, in_own_process, chat_template)
+        thread.shutdown(wait=False)
+        try:
+            await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(engine._close_unwanted)  # the thread goes on
+            raise
         return engine
 
     @property
@@ -100,6 +109,7 @@ class AsyncEngine:
 
         Raises:
             RequestError: The request can never be served; raised when the first item is asked for.
+            DougongError: The tokenizer could not make its text; other requests go on.
             EngineDeadError: The engine is gone; the cause is chained.
         """
         return self._stream(
@@ -135,7 +145,7 @@ class AsyncEngine:
 
     async def close(self) -> None:
         """End every stream and free everything; callable twice."""
-        self._die(EngineDeadError("The engine was closed."))
+        self._die(EngineDeadError(CLOSED))
         await asyncio.to_thread(self._channel.close)
 
     async def __aenter__(self) -> Self:
@@ -149,13 +159,18 @@ class AsyncEngine:
     ) -> None:
         await self.close()
 
+    def _close_unwanted(self, opening: Future[None]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._channel.close()
+
     def _open(self, in_own_process: bool, chat_template: str | None) -> None:
         args = self._args
-        files = resolve_reference(args.model, revision=args.revision)
         template = None if chat_template is None else resolve_chat_template(chat_template)
-        tokenizer = Tokenizer.from_files(files, chat_template=template)
+        prepared = prepare(args)
+        prepared.loaded.hooks.process_start("front", None)
+        tokenizer = Tokenizer.from_files(prepared.files, chat_template=template)
         kind = ProcessChannel if in_own_process else ThreadChannel
-        self._channel = kind(args, self._on_event, files=files)
+        self._channel = kind(args, self._on_event, prepared)
         self._front = FrontEnd(tokenizer, self._channel.report)
 
     async def _stream(
@@ -170,7 +185,7 @@ class AsyncEngine:
         state, requests = self._front.add(
             tokenize(), params, request_id=request_id, priority=priority
         )
-        waker = self._wakers[state.request_id] = asyncio.Event()
+        waker = self._wakers[state] = asyncio.Event()
         try:
             self._channel.send(Add(tuple(requests)))
             while True:
@@ -185,8 +200,8 @@ class AsyncEngine:
                 if output.is_finished:
                     return
         finally:
-            del self._wakers[state.request_id]
-            self._abort(self._front.abort(state.request_id))
+            del self._wakers[state]
+            self._abort(self._front.abort(state))
 
     def _on_event(self, event: Event) -> None:
         """Runs in the channel's thread."""
@@ -200,10 +215,14 @@ class AsyncEngine:
             changed, to_abort = self._front.apply(event)
             self._abort(to_abort)
             for state in changed:
-                self._wakers[state.request_id].set()
+                self._wakers[state].set()
         elif isinstance(event, Answer):
             future = self._answers.pop(event.ticket, None)
-            if future is not None and not future.done():
+            if future is None or future.done():
+                return
+            if event.error is not None:
+                future.set_exception(event.error)
+            else:
                 future.set_result(event.stats)
         elif isinstance(event, Died):
             self._die(event.error)
@@ -224,14 +243,12 @@ class AsyncEngine:
             waker.set()
         for future in self._answers.values():
             if not future.done():
-                error = engine_dead(cause)
-                error.__cause__ = cause if error is not cause else None
-                future.set_exception(error)
+                future.set_exception(engine_dead(cause))
         self._answers.clear()
 
     def _check_alive(self) -> None:
         if self._dead is not None:
-            raise engine_dead(self._dead) from self._dead
+            raise engine_dead(self._dead)
 
     async def _ask(self, what: Literal["stats", "health"]) -> EngineStats | None:
         self._check_alive()

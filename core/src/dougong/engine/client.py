@@ -7,11 +7,11 @@ import queue
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from dougong.checkpoint import CheckpointFiles
 from dougong.config import EngineArgs
-from dougong.engine.channel import engine_dead
+from dougong.engine.channel import CLOSED, engine_dead
 from dougong.engine.commands import Abort, Add, Answer, Ask, Died, Event
 from dougong.engine.core import EngineCore, EngineStats
+from dougong.engine.preparation import Preparation
 from dougong.engine.process_channel import ProcessChannel
 from dougong.engine.start_report import StartReport
 from dougong.errors import EngineDeadError
@@ -89,7 +89,10 @@ class LocalClient(EngineClient):
         self._check_alive()
         try:
             return self.core.step()
-        except Exception as exc:
+        except KeyboardInterrupt as exc:  # it left a step half done, so there is no going on
+            self._dead = exc
+            raise
+        except BaseException as exc:  # a vendor may raise anything, a wish to end the program too
             self._dead = exc
             raise engine_dead(exc) from exc
 
@@ -106,11 +109,11 @@ class LocalClient(EngineClient):
     def close(self) -> None:
         """See `EngineClient.close`."""
         self.core.shutdown()
-        self._dead = self._dead or EngineDeadError("The engine was closed.")
+        self._dead = self._dead or EngineDeadError(CLOSED)
 
     def _check_alive(self) -> None:
         if self._dead is not None:
-            raise engine_dead(self._dead) from self._dead
+            raise engine_dead(self._dead)
 
 
 class ProcessClient(EngineClient):
@@ -118,14 +121,15 @@ class ProcessClient(EngineClient):
 
     Args:
         args: The user's wishes.
-        files: The model's files.
+        prepared: The platform and the model's files.
     """
 
-    def __init__(self, args: EngineArgs, *, files: CheckpointFiles) -> None:
+    def __init__(self, args: EngineArgs, prepared: Preparation) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._early: list[list[RequestDelta]] = []  # came while an answer was awaited
         self._tickets = itertools.count()
-        self.channel = ProcessChannel(args, self._events.put, files=files)
+        self._is_closed = False
+        self.channel = ProcessChannel(args, self._events.put, prepared)
         self.report = self.channel.report
 
     def add(self, requests: Sequence[Request]) -> None:
@@ -138,6 +142,8 @@ class ProcessClient(EngineClient):
 
     def poll(self) -> list[RequestDelta]:
         """See `EngineClient.poll`."""
+        if self._is_closed:
+            raise EngineDeadError(CLOSED)
         if self._early:
             return self._early.pop(0)
         event = self._next_event()
@@ -156,13 +162,17 @@ class ProcessClient(EngineClient):
 
     def close(self) -> None:
         """See `EngineClient.close`."""
+        self._is_closed = True
         self.channel.close()
+        self._events.put(Died(EngineDeadError(CLOSED)))  # for a thread that waits in here
 
     def _ask(self, question: Ask) -> Answer:
         self.channel.send(question)
         while True:
             event = self._next_event()
             if isinstance(event, Answer) and event.ticket == question.ticket:
+                if event.error is not None:
+                    raise event.error
                 return event
             if isinstance(event, list):
                 self._early.append(event)
@@ -171,5 +181,5 @@ class ProcessClient(EngineClient):
         event = self._events.get()
         if isinstance(event, Died):
             self._events.put(event)  # whoever asks next learns it too
-            raise engine_dead(event.error) from event.error
+            raise engine_dead(event.error)
         return event

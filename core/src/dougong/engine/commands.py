@@ -46,10 +46,17 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To an `Ask`; ``None`` for health means well."""
+    """To an `Ask`.
+
+    Attributes:
+        ticket: Of the question.
+        stats: ``None`` for health, where it means well.
+        error: Why there is no answer; the engine goes on.
+    """
 
     ticket: int
     stats: EngineStats | None
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from dougong.checkpoint import CheckpointFiles
 from dougong.config import EngineArgs
 from dougong.contracts import StepStats
-from dougong.engine.startup import StartedEngine, start_engine
+from dougong.engine.preparation import Preparation
+from dougong.engine.startup import StartedEngine, shut_down_quietly, start_engine
 from dougong.engine.step_times import StepTimes
 from dougong.log import get_logger
 from dougong.messages import Request, RequestDelta, SchedulerOutput
-from dougong.platforms import LoadedPlatform
 from dougong.scheduler import SchedulerStats
 
 _logger = get_logger(__name__)
@@ -40,6 +39,9 @@ class EngineCore:
 
     Args:
         started: From `start_engine`; `EngineCore.start` does both.
+
+    Raises:
+        PluginError: A plugin failed when it was told that the engine is ready; all is freed then.
     """
 
     def __init__(self, started: StartedEngine) -> None:
@@ -52,18 +54,16 @@ class EngineCore:
         self._wants_steps = self._hooks.wants_steps
         for line in self.report.lines():
             _logger.info("%s", line)
-        self._hooks.engine_ready(self.report.to_json())
+        try:
+            self._hooks.engine_ready(self.report.to_json())
+        except BaseException:
+            shut_down_quietly(self._executor)
+            raise
 
     @classmethod
-    def start(
-        cls,
-        args: EngineArgs,
-        *,
-        loaded: LoadedPlatform | None = None,
-        files: CheckpointFiles | None = None,
-    ) -> EngineCore:
+    def start(cls, args: EngineArgs, prepared: Preparation | None = None) -> EngineCore:
         """See `start_engine`."""
-        return cls(start_engine(args, loaded=loaded, files=files))
+        return cls(start_engine(args, prepared))
 
     def add(self, request: Request) -> None:
         """Let ``request`` wait for its turn.

@@ -10,19 +10,27 @@ from dougong.engine.prompts import (
     Message,
     Prompt,
     TokenizedPrompt,
+    check_priority,
+    check_request_id,
     check_sampling_params,
     check_token_ids,
     tokenize,
 )
-from dougong.engine.request_state import EngineRequestMaker, RequestState, engine_ids
+from dougong.engine.request_state import EngineRequestMaker, RequestState
 from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
-from dougong.errors import RequestError
+from dougong.errors import DougongError, RequestError
+from dougong.log import get_logger
 from dougong.messages import Request, RequestDelta, SamplingParams
+
+_logger = get_logger(__name__)
 
 
 class FrontEnd:
     """Keeps every live request's text; not thread-safe, and does no input or output.
+
+    The engine knows a request by an id that is made here and never used twice, so what was computed
+    for one that has ended cannot reach a later one of the same name.
 
     Args:
         tokenizer: Of the model.
@@ -36,7 +44,8 @@ class FrontEnd:
         self._states: dict[str, RequestState] = {}
         self._by_engine_id: dict[str, RequestState] = {}
         self._numbers = itertools.count()
-        self._maker = EngineRequestMaker(tokenizer.stop_token_ids, random.Random(report.seed))
+        eos_token_ids = _inside(tokenizer.stop_token_ids, report.vocab_size)
+        self._maker = EngineRequestMaker(eos_token_ids, random.Random(report.seed))
 
     def num_requests(self) -> int:
         """Requests that have not ended."""
@@ -56,10 +65,12 @@ class FrontEnd:
         """A conversation as the model reads it, up to the opening of the assistant's turn.
 
         Raises:
-            RequestError: The model has no chat template, or it refused the messages.
+            RequestError: The model has no chat template, it refused the messages, or an id is
+                outside the vocabulary.
         """
         text = self.tokenizer.render_chat(messages)
         ids = self.tokenizer.encode(text, add_special_tokens=False)
+        check_token_ids("messages", ids, self._vocab_size)
         return TokenizedPrompt(text, tuple(ids))
 
     def add(
@@ -75,17 +86,15 @@ class FrontEnd:
         Raises:
             RequestError: It can never be served; nothing was taken in.
         """
-        request_id = request_id or self._new_id()
-        if request_id in self._states or not self._by_engine_id.keys().isdisjoint(
-            engine_ids(request_id, params.n)
-        ):
-            raise RequestError(
-                f"request_id={request_id!r} is in use by a request that has not ended. "
-                "Use another one.",
-                field="request_id",
-            )
+        check_priority(priority)
+        number = next(self._numbers)
+        if request_id is None:
+            request_id = self._unused_id(number)
+        else:
+            self._check_id(request_id)
         check_sampling_params(params, self._vocab_size)
-        state = RequestState(request_id, prompt, params, self.tokenizer)
+        engine_name = f"{request_id}@{number}"
+        state = RequestState(request_id, engine_name, prompt, params, self.tokenizer)
         requests = list(self._maker.make(state, prompt, params, priority))
         self._limits.check_request(requests[0])
         self._states[request_id] = state
@@ -97,7 +106,7 @@ class FrontEnd:
 
         Returns:
             The requests that changed, each once, and the engine's requests to end because their
-            text has ended.
+            text has ended or cannot be made.
         """
         changed: dict[str, RequestState] = {}
         to_abort: list[str] = []
@@ -106,17 +115,19 @@ class FrontEnd:
             state = by_engine_id.get(delta.request_id)
             if state is None:
                 continue  # aborted, or ended by a stop string, before this step was known
-            if state.apply(delta):
-                to_abort.append(delta.request_id)
+            try:
+                if state.apply(delta):
+                    to_abort.append(delta.request_id)
+            except Exception as exc:  # noqa: BLE001 - the tokenizer's; it must end no other request
+                to_abort += state.fail(_no_text(exc))
             changed[state.request_id] = state
             if state.is_finished:
                 self._forget(state)
         return list(changed.values()), to_abort
 
-    def abort(self, request_id: str) -> list[str]:
+    def abort(self, state: RequestState) -> list[str]:
         """End a request; the engine's requests to end. Nothing where it has ended already."""
-        state = self._states.get(request_id)
-        if state is None:
+        if self._states.get(state.request_id) is not state:
             return []
         self._forget(state)
         return state.abort()
@@ -124,7 +135,7 @@ class FrontEnd:
     def abort_all(self) -> list[str]:
         """End every request; the engine's requests to end."""
         return [
-            engine_id for request_id in list(self._states) for engine_id in self.abort(request_id)
+            engine_id for state in list(self._states.values()) for engine_id in self.abort(state)
         ]
 
     def _forget(self, state: RequestState) -> None:
@@ -132,7 +143,38 @@ class FrontEnd:
         for engine_id in state.engine_ids:
             del self._by_engine_id[engine_id]
 
-    def _new_id(self) -> str:
-        while (request_id := f"request-{next(self._numbers)}") in self._states:
-            pass
+    def _check_id(self, request_id: str) -> None:
+        check_request_id(request_id)
+        if request_id in self._states:
+            raise RequestError(
+                f"request_id={request_id!r} is in use by a request that has not ended. "
+                "Use another one.",
+                field="request_id",
+            )
+
+    def _unused_id(self, number: int) -> str:
+        while (request_id := f"request-{number}") in self._states:  # a client chose this very name
+            number = next(self._numbers)
         return request_id
+
+
+def _inside(token_ids: frozenset[int], vocab_size: int) -> frozenset[int]:
+    """Ids that the model can emit; the others would lie outside its logits."""
+    inside = frozenset(one for one in token_ids if 0 <= one < vocab_size)
+    if outside := sorted(token_ids - inside):
+        _logger.warning(
+            "the tokenizer's end-of-text ids %s are outside the model's vocabulary of %d; ignored",
+            outside,
+            vocab_size,
+        )
+    return inside
+
+
+def _no_text(cause: Exception) -> DougongError:
+    error = DougongError(
+        f"The tokenizer could not turn this answer's tokens into text "
+        f"({type(cause).__name__}: {cause}), so the request was ended; others go on. "
+        "Check the checkpoint's tokenizer files."
+    )
+    error.__cause__ = cause
+    return error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dougong.config import CacheConfig, Decision, EngineConfig
+from dougong.config.decision import CORE, platform_author
 from dougong.contracts import KVCacheConfig, KVCacheGroup, KVLayout
 from dougong.errors import ConfigError, PluginError
 from dougong.executor import LoadedRanks
@@ -36,25 +38,26 @@ def size_kv_cache(config: EngineConfig, start: LoadedRanks) -> SizedCache:
 
     Raises:
         ConfigError: An explicit size or block size cannot be had.
-        PluginError: The ranks' groups contradict each other.
+        PluginError: The ranks' groups contradict each other, or a platform proposed a size that
+            cannot be had.
     """
     plan = config.kv_cache
     block_size, decisions = _resolve_block_size(config, start.groups)
     left = max(0, config.memory.budget_bytes - start.weight_bytes)
     reserved = max(layout.reserved_blocks for _, layout in start.groups)
     scheduler = config.scheduler
-    size = resolve_pool_size(
-        available_bytes=min(start.available_bytes, left),
-        block_bytes=_block_bytes(start.groups),
-        block_size=block_size,
-        asked_blocks=plan.asked_blocks,
-        asked_bytes=plan.asked_bytes,
-        reserved_blocks=reserved,
-        num_groups=len(start.groups),
-        useful_token_slots=scheduler.max_num_seqs * scheduler.max_model_len,
-    )
-    is_asked = plan.asked_blocks is not None or plan.asked_bytes is not None
-    author = "user" if is_asked else "core"
+    with _blamed_on(plan.asked_by):
+        size = resolve_pool_size(
+            available_bytes=min(start.available_bytes, left),
+            block_bytes=_block_bytes(start.groups),
+            block_size=block_size,
+            asked_blocks=plan.asked_blocks,
+            asked_bytes=plan.asked_bytes,
+            reserved_blocks=reserved,
+            num_groups=len(start.groups),
+            useful_token_slots=scheduler.max_num_seqs * scheduler.max_model_len,
+        )
+    author = plan.asked_by or CORE
     decisions.append(Decision("num_kv_blocks", size.num_blocks, author, size.reason))
     cache = CacheConfig(
         block_size=block_size,
@@ -71,6 +74,24 @@ def size_kv_cache(config: EngineConfig, start: LoadedRanks) -> SizedCache:
 def with_block_size(config: EngineConfig, block_size: int) -> EngineConfig:
     """The same configuration with the block size that the backends use."""
     return replace(config, kv_cache=replace(config.kv_cache, block_size=block_size))
+
+
+@contextmanager
+def _blamed_on(author: str) -> Iterator[None]:
+    """A size that cannot be had is the user's to change, unless a platform asked for it.
+
+    Raises:
+        PluginError: The size came from a platform.
+    """
+    try:
+        yield
+    except ConfigError as exc:
+        name = author.removeprefix(platform_author(""))
+        if name == author:
+            raise
+        raise PluginError(
+            f"{author} proposed a size of the KV cache that cannot be had: {exc}", plugin=name
+        ) from exc
 
 
 def _block_bytes(groups: Sequence[tuple[KVCacheGroup, KVLayout]]) -> int:

@@ -7,12 +7,12 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from dougong.checkpoint import resolve_reference
 from dougong.config import EngineArgs, EngineOptions
 from dougong.engine.chat_template import resolve_chat_template
 from dougong.engine.client import EngineClient, LocalClient, ProcessClient
 from dougong.engine.core import EngineCore, EngineStats
 from dougong.engine.front import FrontEnd
+from dougong.engine.preparation import prepare
 from dougong.engine.progress import generation_progress
 from dougong.engine.prompts import Message, Prompt, TokenizedPrompt
 from dougong.engine.request_state import RequestState
@@ -49,13 +49,26 @@ class LLM:
         **options: Unpack[EngineOptions],
     ) -> None:
         args = EngineArgs.from_options({"model": model, **options})
-        files = resolve_reference(args.model, revision=args.revision)
+        self._open(args, in_own_process=in_own_process, chat_template=chat_template)
+
+    @classmethod
+    def from_args(
+        cls, args: EngineArgs, *, in_own_process: bool = False, chat_template: str | None = None
+    ) -> Self:
+        """Load a model from wishes that were collected already, a command's defaults included."""
+        llm = cls.__new__(cls)
+        llm._open(args, in_own_process=in_own_process, chat_template=chat_template)
+        return llm
+
+    def _open(self, args: EngineArgs, *, in_own_process: bool, chat_template: str | None) -> None:
         template = None if chat_template is None else resolve_chat_template(chat_template)
-        self.tokenizer = Tokenizer.from_files(files, chat_template=template)
+        prepared = prepare(args)
+        prepared.loaded.hooks.process_start("front", None)
+        self.tokenizer = Tokenizer.from_files(prepared.files, chat_template=template)
         self._client: EngineClient = (
-            ProcessClient(args, files=files)
+            ProcessClient(args, prepared)
             if in_own_process
-            else LocalClient(EngineCore.start(args, files=files))
+            else LocalClient(EngineCore.start(args, prepared))
         )
         self._front = FrontEnd(self.tokenizer, self._client.report)
 
@@ -171,6 +184,7 @@ class LLM:
             output = None
             while output is None or not output.is_finished:
                 if state.is_finished or state in self._poll()[0]:
+                    _check_served(state)
                     output = state.snapshot()
                     yield output
 
@@ -193,7 +207,7 @@ class LLM:
             self._client.add(requests)
             yield states
         finally:
-            ids = [one for state in states for one in self._front.abort(state.request_id)]
+            ids = [one for state in states for one in self._front.abort(state)]
             if ids:
                 with suppress(EngineDeadError):  # nothing runs there any more
                     self._client.abort(ids)
@@ -203,6 +217,9 @@ class LLM:
         with generation_progress(len(states), progress) as advance:
             while pending:
                 changed, num_tokens = self._poll()
+                for state in changed:
+                    if state.request_id in pending:
+                        _check_served(state)
                 advance(changed, num_tokens)
                 pending.difference_update(one.request_id for one in changed if one.is_finished)
 
@@ -212,10 +229,12 @@ class LLM:
         changed, to_abort = self._front.apply(deltas)
         if to_abort:
             self._client.abort(to_abort)
-        for state in changed:
-            if state.error is not None:
-                raise state.error
         return changed, len(deltas)
+
+
+def _check_served(state: RequestState) -> None:
+    if state.error is not None:
+        raise state.error
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
+from contextlib import suppress
 
 from dougong.engine.commands import Abort, Add, Answer, Ask, Command, Died, Event, Stop
 from dougong.engine.core import EngineCore
-from dougong.errors import DougongError
+from dougong.errors import DougongError, PluginError
 from dougong.messages import FinishReason, Request, RequestDelta
 
 
@@ -38,9 +39,11 @@ class EngineLoop:
                 deltas = self._core.step()
                 if deltas:
                     self._emit(deltas)
-        except Exception as exc:  # noqa: BLE001 - whatever ends the engine is told, with its cause
+        except BaseException as exc:  # noqa: BLE001 - whatever ends the engine is told
             self._emit(Died(exc))
-        finally:
+            with suppress(Exception, SystemExit):  # the failure itself is what must be seen
+                self._core.shutdown()
+        else:
             self._core.shutdown()
 
     def _take_commands(self) -> None:
@@ -79,5 +82,20 @@ class EngineLoop:
         if what == "health":
             self._core.health()
             self._emit(Answer(ticket, None))
-        else:
-            self._emit(Answer(ticket, self._core.stats()))
+            return
+        try:
+            answer = Answer(ticket, self._core.stats())
+        except Exception as exc:  # noqa: BLE001 - a vendor's collect(); requests go on
+            answer = Answer(ticket, None, _no_stats(exc))
+        self._emit(answer)
+
+
+def _no_stats(cause: Exception) -> DougongError:
+    if isinstance(cause, DougongError):
+        return cause
+    error = PluginError(
+        f"A worker's collect() failed: {type(cause).__name__}: {cause}. Requests go on; report "
+        "this to the plugin's vendor."
+    )
+    error.__cause__ = cause
+    return error

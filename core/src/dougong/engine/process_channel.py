@@ -6,18 +6,20 @@ import contextlib
 import logging
 import multiprocessing
 import queue
-import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
-from dougong.checkpoint import CheckpointFiles
 from dougong.config import EngineArgs
-from dougong.engine.channel import STOP_TIMEOUT_S, EngineChannel, engine_dead
+from dougong.engine.channel import CLOSED, STOP_TIMEOUT_S, EngineChannel, engine_dead
 from dougong.engine.commands import Command, Died, Event, Ready, Stop
+from dougong.engine.preparation import Preparation, warn_of_late_faults
+from dougong.engine.process_end import how_it_ended
 from dougong.engine.process_main import EngineProcessArgs, run_engine_process
+from dougong.engine.start_report import StartReport, fault_sentences
 from dougong.engine.wire import pack_command, unpack_event
 from dougong.errors import EngineDeadError
-from dougong.platforms import hand_over, open_platform
+from dougong.platforms import hand_over
 
 _KILL_TIMEOUT_S = 2.0
 
@@ -30,17 +32,16 @@ class ProcessChannel(EngineChannel):
     Args:
         args: The user's wishes.
         on_event: Called with every event after the start, in a thread of this class.
-        files: The model's files.
+        prepared: The platform and the model's files.
 
     Raises:
         DougongError: The start failed, here or there.
     """
 
     def __init__(
-        self, args: EngineArgs, on_event: Callable[[Event], None], *, files: CheckpointFiles
+        self, args: EngineArgs, on_event: Callable[[Event], None], prepared: Preparation
     ) -> None:
-        loaded = open_platform(args.platform, args.devices)
-        loaded.hooks.process_start("front", None)
+        self._loaded = prepared.loaded
         self._on_event = on_event
         self._dead: BaseException | None = None
         self._is_closing = False
@@ -51,10 +52,11 @@ class ProcessChannel(EngineChannel):
         self._connection, theirs = context.Pipe()
         told = EngineProcessArgs(
             args=args,
-            files=files,
-            handover=hand_over(loaded),
+            files=prepared.files,
+            handover=hand_over(self._loaded),
             log_level=_log_level(),
-            reasons=loaded.selection.reasons,
+            reasons=self._loaded.selection.reasons,
+            seconds=prepared.seconds,
         )
         self.process = context.Process(
             target=run_engine_process, args=(theirs, told), name="dougong-engine", daemon=True
@@ -70,10 +72,9 @@ class ProcessChannel(EngineChannel):
     def send(self, command: Command) -> None:
         """See `EngineChannel.send`."""
         if self._dead is not None:
-            raise engine_dead(self._dead) from self._dead
+            raise engine_dead(self._dead)
         try:
-            with self._send_lock:
-                self._connection.send_bytes(pack_command(command))
+            self._write(command)
         except OSError as exc:
             self._reader.join(_KILL_TIMEOUT_S)  # it knows more of the cause than a broken pipe
             cause = self._dead or exc
@@ -84,8 +85,8 @@ class ProcessChannel(EngineChannel):
         if self._is_closing:
             return
         self._is_closing = True
-        with contextlib.suppress(EngineDeadError):
-            self.send(Stop())
+        with contextlib.suppress(OSError):
+            self._write(Stop())
         self.process.join(STOP_TIMEOUT_S)
         if self.process.is_alive():
             self.process.terminate()
@@ -96,6 +97,10 @@ class ProcessChannel(EngineChannel):
         self._reader.join(_KILL_TIMEOUT_S)
         self._connection.close()
 
+    def _write(self, command: Command) -> None:
+        with self._send_lock:
+            self._connection.send_bytes(pack_command(command))
+
     def _wait_until_ready(self) -> None:
         try:
             first = self._first.get()
@@ -103,20 +108,41 @@ class ProcessChannel(EngineChannel):
             self.process.kill()
             raise
         if isinstance(first, Ready):
-            self.report = first.report
+            self.report = self._with_the_whole_table(first.report)
             return
         assert isinstance(first, Died), "nothing else comes before Ready"
         self.close()
         raise first.error
 
+    def _with_the_whole_table(self, report: StartReport) -> StartReport:
+        """The report with what became of the plugins that only this process had tried."""
+        table = self._loaded.table
+        warn_of_late_faults(self._loaded)
+        return replace(
+            report,
+            plugins=tuple(row.sentence() for row in table.rows),
+            plugin_faults=fault_sentences(table),
+        )
+
     def _read_events(self) -> None:
         try:
             while True:
-                self._pass_on(unpack_event(self._connection.recv_bytes()))
+                self._pass_on(self._understood(self._connection.recv_bytes()))
         except (EOFError, OSError):
             self._note_end()
 
+    def _understood(self, data: bytes) -> Event:
+        """The event; one that cannot be read is the end, and the engine is told."""
+        try:
+            return unpack_event(data)
+        except Exception as exc:  # noqa: BLE001 - whoever waits learns of it
+            with contextlib.suppress(OSError):
+                self._write(Stop())  # it would compute for nobody
+            return Died(_unreadable(exc))
+
     def _pass_on(self, event: Event) -> None:
+        if self._dead is not None:
+            return  # nothing counts after the end
         if isinstance(event, Died):
             self._dead = event.error
         if self._started:
@@ -136,17 +162,17 @@ class ProcessChannel(EngineChannel):
 
     def _how_it_ended(self) -> str:
         if self._is_closing:
-            return "The engine was closed."
-        code = self.process.exitcode
-        if code is not None and code < 0:
-            how = f"was killed by signal {-code} ({signal.Signals(-code).name})"
-            hint = " The system may have been out of memory." if code == -signal.SIGKILL else ""
-        else:
-            how, hint = f"ended with exit code {code}", ""
-        return (
-            f"The engine's process (pid {self.process.pid}) {how} and answers nothing more.{hint} "
-            "Start a new one."
-        )
+            return CLOSED
+        return how_it_ended(self.process.pid, self.process.exitcode)
+
+
+def _unreadable(cause: Exception) -> EngineDeadError:
+    error = EngineDeadError(
+        f"The engine's process sent what cannot be read here ({type(cause).__name__}: {cause}), so "
+        "it was ended. Start a new one."
+    )
+    error.__cause__ = cause
+    return error
 
 
 def _log_level() -> str | None:

@@ -8,6 +8,7 @@ import queue
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
@@ -16,6 +17,8 @@ from dougong.config import EngineArgs
 from dougong.engine.commands import Command, Died, Event, Ready, Stop
 from dougong.engine.core import EngineCore
 from dougong.engine.loop import EngineLoop
+from dougong.engine.preparation import Preparation
+from dougong.engine.start_times import timed
 from dougong.engine.wire import pack_event, unpack_command
 from dougong.log import configure_logging
 from dougong.platforms import Handover, join_parent
@@ -33,6 +36,7 @@ class EngineProcessArgs:
         handover: The parent's platform.
         log_level: Of the log on stderr; ``None``: no log.
         reasons: Why the parent chose this platform and these devices.
+        seconds: What the parent's part of the start took, by name.
     """
 
     args: EngineArgs
@@ -40,6 +44,7 @@ class EngineProcessArgs:
     handover: Handover
     log_level: str | None
     reasons: tuple[str, ...]
+    seconds: Mapping[str, float]
 
 
 def run_engine_process(connection: Connection, told: EngineProcessArgs) -> None:
@@ -60,15 +65,20 @@ def run_engine_process(connection: Connection, told: EngineProcessArgs) -> None:
             connection.send_bytes(pack_event(event))
 
     try:
-        loaded = join_parent(told.handover)
-        loaded = replace(loaded, selection=replace(loaded.selection, reasons=told.reasons))
-        loaded.hooks.process_start("engine", None)
-        core = EngineCore.start(told.args, loaded=loaded, files=told.files)
+        core = EngineCore.start(told.args, _prepared(told))
+        emit(Ready(core.report))
     except BaseException as exc:  # noqa: BLE001 - raised again in the parent
         emit(Died(exc))
         return
-    emit(Ready(core.report))
     EngineLoop(core, inbox, emit).run()
+
+
+def _prepared(told: EngineProcessArgs) -> Preparation:
+    seconds = dict(told.seconds)
+    with timed(seconds, "process"):
+        loaded = join_parent(told.handover)
+    loaded = replace(loaded, selection=replace(loaded.selection, reasons=told.reasons))
+    return Preparation(loaded=loaded, files=told.files, seconds=seconds)
 
 
 def _read_commands(connection: Connection, inbox: queue.SimpleQueue[Command]) -> None:

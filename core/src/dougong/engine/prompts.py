@@ -56,3 +56,29 @@ def check_sampling_params(params: SamplingParams, vocab_size: int) -> None:
         RequestError: Names the field.
     """
     check_token_ids("stop_token_ids", params.stop_token_ids, vocab_size)
+
+
+def check_priority(priority: int) -> None:
+    """Refuse what the scheduler cannot compare.
+
+    Raises:
+        RequestError: Names the field.
+    """
+    if type(priority) is not int:
+        raise RequestError(
+            f"priority={priority!r} is of type {type(priority).__name__}; it takes an integer.",
+            field="priority",
+        )
+
+
+def check_request_id(request_id: str) -> None:
+    """Refuse what cannot be sent to the engine and back.
+
+    Raises:
+        RequestError: Names the field.
+    """
+    if not isinstance(request_id, str) or any("\ud800" <= one <= "\udfff" for one in request_id):
+        raise RequestError(
+            f"request_id={request_id!r} cannot be sent; it takes text without lone surrogates.",
+            field="request_id",
+        )

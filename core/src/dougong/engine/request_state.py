@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from dougong.engine.prompts import TokenizedPrompt
 from dougong.engine.sequence_text import SequenceText
 from dougong.engine.tokenizer import Tokenizer
-from dougong.errors import RequestError
+from dougong.errors import DougongError, RequestError
 from dougong.messages import (
     CompletionOutput,
     Request,
@@ -26,10 +26,17 @@ _SEEDS = 2**63
 class RequestState:
     """A request on the side that knows text.
 
-    Attributes:
+    Args:
         request_id: As the client named it, or made by the front end.
+        engine_name: What the ids of its sequences begin with; no other request ever has it.
+        prompt: What to continue.
+        params: How.
+        tokenizer: Of the model.
+
+    Attributes:
+        request_id: As given.
         engine_ids: Ids of its sequences in the engine.
-        error: Why the engine could not serve it; it is over then.
+        error: Why it could not be served; it is over then.
     """
 
     __slots__ = (
@@ -47,12 +54,13 @@ class RequestState:
     def __init__(
         self,
         request_id: str,
+        engine_name: str,
         prompt: TokenizedPrompt,
         params: SamplingParams,
         tokenizer: Tokenizer,
     ) -> None:
         self.request_id = request_id
-        self.error: RequestError | None = None
+        self.error: DougongError | None = None
         self._prompt = prompt
         self._sequences = [
             SequenceText(
@@ -63,7 +71,7 @@ class RequestState:
             )
             for index in range(params.n)
         ]
-        self.engine_ids = engine_ids(request_id, params.n)
+        self.engine_ids = _engine_ids(engine_name, params.n)
         self._by_engine_id = dict(zip(self.engine_ids, self._sequences, strict=True))
         self._num_open = params.n
         self._num_cached_tokens = 0
@@ -113,6 +121,11 @@ class RequestState:
             self._metrics.finished_s = time.monotonic()
         return ids
 
+    def fail(self, error: DougongError) -> list[str]:
+        """End it with an error of this side; the engine ids to end there."""
+        self.error = error
+        return self.abort()
+
     def snapshot(self) -> RequestOutput:
         """Everything so far; later steps do not change it."""
         return RequestOutput(
@@ -159,9 +172,9 @@ class EngineRequestMaker:
             )
 
 
-def engine_ids(request_id: str, n: int) -> tuple[str, ...]:
+def _engine_ids(name: str, n: int) -> tuple[str, ...]:
     """Ids of a request's sequences: its own when there is one, else numbered."""
-    return (request_id,) if n == 1 else tuple(f"{request_id}#{index}" for index in range(n))
+    return (name,) if n == 1 else tuple(f"{name}#{index}" for index in range(n))
 
 
 def _for_one(params: SamplingParams, seed: int | None) -> SamplingParams:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from dougong.engine.detokenizer import Detokenizer
 from dougong.engine.stop_strings import StopStrings
 from dougong.messages import CompletionOutput, FinishReason, RequestDelta, SamplingParams
@@ -67,12 +69,13 @@ class SequenceText:
         return False
 
     def abort(self) -> None:
-        """End it as it stands."""
-        if not self.is_finished:
-            stops = self._stops
-            rest = self._detokenizer.flush()
+        """End it as it stands, with what was held back."""
+        if self.is_finished:
+            return
+        self.output.finish_reason = FinishReason.ABORT
+        with suppress(Exception):  # the tokenizer's; the engine must hear of the end all the same
+            rest, stops = self._detokenizer.flush(), self._stops
             self.output.text += rest if stops is None else stops.push(rest) + stops.flush()
-            self.output.finish_reason = FinishReason.ABORT
 
     def _readable(self, delta: RequestDelta) -> list[int]:
         """Tokens whose text belongs to the answer: the stop token's does not."""
@@ -81,11 +84,10 @@ class SequenceText:
         return delta.new_token_ids[:-1]
 
     def _through_stops(self, stops: StopStrings, text: str, delta: RequestDelta) -> str:
-        """Text to show; stop strings that are complete before ``min_tokens`` do not count."""
+        """Text to show; a stop string counts if it is complete after ``min_tokens``."""
         is_last = delta.finish_reason is not None
         if is_last:
             text += self._detokenizer.flush()
-        if len(self.output.token_ids) <= self._params.min_tokens:
-            return text
-        shown = stops.push(text)
+        is_counting = len(self.output.token_ids) > self._params.min_tokens
+        shown = stops.push(text, is_counting=is_counting)
         return shown + stops.flush() if is_last else shown

@@ -7,9 +7,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dougong.config import Decision
+from dougong.platforms import PluginTable, Verdict
 from dougong.scheduler import RequestLimits
 
 GIB = 1024**3
+_FAULTY = (Verdict.BROKEN, Verdict.REFUSED, Verdict.SHADOWED)
+
+
+def fault_sentences(table: PluginTable) -> tuple[str, ...]:
+    """One sentence for each plugin that something is wrong with, although it stopped nothing."""
+    return tuple(row.sentence() for row in table.rows if row.verdict in _FAULTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,7 @@ class StartReport:
         devices: Names of the devices in use.
         platform_reasons: Why this platform and these devices, one sentence each.
         plugins: Every installed plugin in one sentence, those that failed included.
+        plugin_faults: Those of them that are broken, refused or shadowed.
         decisions: One per option.
         attention_backends: Backend → layers.
         implementations: Op → implementation → how many times bound.
@@ -68,6 +76,7 @@ class StartReport:
     limits: RequestLimits
     seed: int = 0
     plugins: tuple[str, ...] = ()
+    plugin_faults: tuple[str, ...] = ()
     attention_backends: Mapping[str, int] = field(default_factory=dict)
     implementations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -78,15 +87,18 @@ class StartReport:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The block that the log shows."""
+        """The block that the log shows: about a dozen lines.
+
+        Left out are values that the core takes everywhere; `to_json` has them all.
+        """
         memory, took = self.memory, sum(self.seconds.values())
         return [
             f"{self.model} ({self.architecture}, {self.dtype}) on platform {self.platform}: "
             f"{', '.join(self.devices) or 'no device named'}",
             *(f"  {reason}" for reason in self.platform_reasons),
-            *(f"  {decision}" for decision in self.decisions),
-            f"  attention: {_counts(self.attention_backends)}",
-            *(f"  op {op}: {_counts(bound)}" for op, bound in self.implementations.items()),
+            *(f"  {decision}" for decision in self.decisions if not decision.is_default),
+            f"  attention: {_counts(self.attention_backends)}; ops: {_ops(self.implementations)}",
+            *(f"  plugin at fault: {sentence}" for sentence in self.plugin_faults),
             *(f"  note: {note}" for note in self.notes),
             f"  memory: {_gib(memory.weights)} weights and {_gib(memory.kv_cache)} KV cache of "
             f"{_gib(memory.budget)}; room for {self.limits.num_token_slots} tokens in "
@@ -97,6 +109,19 @@ class StartReport:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} x {count}" for name, count in counts.items()) or "none"
+
+
+def _ops(implementations: Mapping[str, Mapping[str, int]]) -> str:
+    """Ops by the family of what they are bound to: the part of its name before the slash."""
+    by_family: dict[str, list[str]] = {}
+    for op, bound in implementations.items():
+        families = dict.fromkeys(name.partition("/")[0] for name in bound)
+        by_family.setdefault(" and ".join(families), []).append(op)
+    if len(by_family) == 1:
+        (family,) = by_family
+        return f"all {len(implementations)} bound to {family}"
+    parts = (f"{', '.join(ops)} bound to {family}" for family, ops in by_family.items())
+    return "; ".join(parts) or "none"
 
 
 def _seconds(seconds: Mapping[str, float]) -> str:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from dougong.checkpoint import (
-    CheckpointFiles,
-    check_complete,
-    read_config,
-    read_weight_summary,
-    resolve_reference,
-)
+from dougong.checkpoint import CheckpointFiles, check_complete, read_config, read_weight_summary
 from dougong.config import (
     Decision,
     EngineArgs,
@@ -24,17 +16,26 @@ from dougong.config import (
     resolve,
     view_of_wishes,
 )
-from dougong.contracts import Capabilities, ConfigView, Worker, WorkerContext
+from dougong.contracts import ConfigView, Worker, WorkerContext
 from dougong.describe import describe_model
 from dougong.engine.kv_sizing import SizedCache, size_kv_cache, with_block_size
-from dougong.engine.start_report import MemoryReport, StartReport
-from dougong.errors import DougongError, PluginError
+from dougong.engine.platform_answers import ask_platform, capabilities_of
+from dougong.engine.preparation import (
+    Preparation,
+    check_attention_backend,
+    prepare,
+    warn_of_late_faults,
+)
+from dougong.engine.start_report import MemoryReport, StartReport, fault_sentences
+from dougong.engine.start_times import timed
+from dougong.errors import PluginError
 from dougong.executor import Executor, LoadedRanks, UniprocExecutor
+from dougong.log import get_logger
 from dougong.models.registry import ModelRegistry
-from dougong.platforms import LoadedPlatform, load_class, open_platform
+from dougong.platforms import LoadedPlatform, check_runtime, load_class
 from dougong.scheduler import RequestLimits, Scheduler
 
-T = TypeVar("T")
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,46 +57,39 @@ class StartedEngine:
     report: StartReport
 
 
-def start_engine(
-    args: EngineArgs,
-    *,
-    loaded: LoadedPlatform | None = None,
-    files: CheckpointFiles | None = None,
-) -> StartedEngine:
+def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> StartedEngine:
     """Make everything ready for the first request.
 
     Args:
         args: The user's wishes.
-        loaded: The platform, where it was opened already; otherwise ``args`` says which.
-        files: The model's files, where they were found already.
+        prepared: The platform and the files, where whoever starts the engine has them already.
 
     Raises:
         ConfigError: What was asked for cannot work.
         PluginError: A plugin broke its contract.
         DeviceError: The device failed.
     """
-    seconds: dict[str, float] = {}
-    with _timed(seconds, "platform"):
-        if loaded is None:
-            loaded = open_platform(args.platform, args.devices)
-    with _timed(seconds, "describe"):
-        if files is None:
-            files = resolve_reference(args.model, revision=args.revision)
-        check_complete(files)
-        model = _describe(files, loaded)
+    if prepared is None:
+        prepared = prepare(args)
+    loaded, seconds = prepared.loaded, dict(prepared.seconds)
+    loaded.hooks.process_start("engine", None)
+    with timed(seconds, "describe"):
+        check_complete(prepared.files)
+        model = _describe(prepared.files, loaded)
         resolution = resolve_for_platform(args, model, loaded)
-    executor = UniprocExecutor(
-        _worker_cls(loaded), _worker_context(loaded, resolution.config.view(), model)
-    )
     try:
-        with _timed(seconds, "load"):
-            start = executor.start()
-        with _timed(seconds, "warm_up"):
-            sized = size_kv_cache(resolution.config, start)
-            executor.initialize(sized.worker)
-    except BaseException:
-        _shut_down_quietly(executor)
-        raise
+        check_runtime(loaded.platform, loaded.selection.row)
+        executor = UniprocExecutor(
+            _worker_cls(loaded), _worker_context(loaded, resolution.config.view(), model)
+        )
+        start, sized = _load(executor, resolution.config, seconds)
+    except SystemExit as exc:
+        raise PluginError(
+            f"Platform {loaded.selection.platform} ({loaded.selection.row.wheel}) tried to end the "
+            f"program while it loaded the model (exit code {exc.code}); report this to its vendor.",
+            plugin=loaded.selection.platform,
+        ) from exc
+    warn_of_late_faults(loaded)
     config = with_block_size(resolution.config, sized.scheduler.block_size)
     scheduler = Scheduler(config.scheduler, sized.scheduler)
     resolution = replace(resolution, config=config)
@@ -103,28 +97,55 @@ def start_engine(
     return StartedEngine(loaded, config, executor, scheduler, report)
 
 
+def shut_down_quietly(executor: Executor) -> None:
+    """Free what a failed start left; the failure itself is what the user must see."""
+    with suppress(Exception, SystemExit):  # a vendor's code, on its way out
+        executor.shutdown()
+
+
 def resolve_for_platform(
     args: EngineArgs, model: ModelConfig, loaded: LoadedPlatform
 ) -> Resolution:
     """Ask the platform for its facts and proposals, then settle every value."""
     platform, name = loaded.platform, loaded.selection.platform
-    index = _device_index(loaded)
-    facts = _query(name, "facts", lambda: platform.facts(index))
-    claims = _query(name, "claims", lambda: platform.claims(facts.arch))
+    capabilities = capabilities_of(loaded, _device_index(loaded))
     view = view_of_wishes(args, model)
-    changes = _query(
+    changes = ask_platform(
         name, "check_and_update_config", lambda: platform.check_and_update_config(view)
     )
-    return resolve(args, model, Capabilities(claims, facts), platform=name, changes=changes)
+    resolution = resolve(args, model, capabilities, platform=name, changes=changes)
+    backend = resolution.config.compute.attention_backend
+    is_asked = args.attention_backend is not None
+    check_attention_backend(platform, backend, proposed_by=None if is_asked else name)
+    return resolution
+
+
+def _load(
+    executor: Executor, config: EngineConfig, seconds: dict[str, float]
+) -> tuple[LoadedRanks, SizedCache]:
+    """Bring the ranks up to their first step; where that fails they are shut down."""
+    try:
+        with timed(seconds, "load"):
+            start = executor.start()
+        with timed(seconds, "warm_up"):
+            sized = size_kv_cache(config, start)
+            executor.initialize(sized.worker)
+    except BaseException:
+        shut_down_quietly(executor)
+        raise
+    return start, sized
 
 
 def _describe(files: CheckpointFiles, loaded: LoadedPlatform) -> ModelConfig:
-    known = ModelRegistry(loaded.registrations).names()
-    return describe_model(files, read_config(files), read_weight_summary(files), known)
+    registry = ModelRegistry(loaded.registrations)
+    for change in registry.changes:
+        _logger.info("%s", change)
+    return describe_model(files, read_config(files), read_weight_summary(files), registry.names())
 
 
 def _worker_cls(loaded: LoadedPlatform) -> type[Worker]:
-    target = _query(loaded.selection.platform, "get_worker_cls", loaded.platform.get_worker_cls)
+    name = loaded.selection.platform
+    target = ask_platform(name, "get_worker_cls", loaded.platform.get_worker_cls)
     return load_class(target, Worker, loaded.selection.row)
 
 
@@ -140,20 +161,6 @@ def _worker_context(loaded: LoadedPlatform, view: ConfigView, model: ModelConfig
 
 def _device_index(loaded: LoadedPlatform) -> int:
     return next(iter(loaded.selection.device_indices), 0)
-
-
-def _query(plugin: str, name: str, ask: Callable[[], T]) -> T:
-    """A platform's answer; one that raises is the plugin's fault, never a yes or a no."""
-    try:
-        return ask()
-    except DougongError:
-        raise
-    except Exception as exc:
-        raise PluginError(
-            f"Platform {plugin} failed to answer {name}(): {type(exc).__name__}: {exc}. "
-            "A query must not raise; report this to the plugin's vendor.",
-            plugin=plugin,
-        ) from exc
 
 
 def _report(
@@ -172,9 +179,10 @@ def _report(
         vocab_size=config.model.vocab_size,
         dtype=config.compute.dtype,
         platform=selection.platform,
-        devices=tuple(device.name for device in selection.devices[:1]),
+        devices=tuple(device.name for device in selection.devices),
         platform_reasons=selection.reasons,
         plugins=tuple(row.sentence() for row in loaded.table.rows),
+        plugin_faults=fault_sentences(loaded.table),
         decisions=(*_settled_before(resolution, sized), *sized.decisions),
         attention_backends=dict(load.attention_backends),
         implementations={op: dict(bound) for op, bound in load.implementations.items()},
@@ -197,18 +205,3 @@ def _settled_before(resolution: Resolution, sized: SizedCache) -> Iterator[Decis
     """Decisions of the resolution that the sizing did not replace."""
     replaced = {decision.field for decision in sized.decisions}
     return (decision for decision in resolution.decisions if decision.field not in replaced)
-
-
-def _shut_down_quietly(executor: Executor) -> None:
-    """Free what a failed start left; the failure itself is what the user must see."""
-    try:
-        executor.shutdown()
-    except Exception:  # noqa: BLE001 - a vendor's code, on its way out
-        return
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    begin = time.perf_counter()
-    yield
-    seconds[name] = time.perf_counter() - begin

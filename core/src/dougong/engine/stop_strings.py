@@ -29,15 +29,18 @@ class StopStrings:
         self._tail = ""
         self.matched: str | None = None
 
-    def push(self, text: str) -> str:
+    def push(self, text: str, *, is_counting: bool = True) -> str:
         """Take in more text and return what may be shown now.
+
+        A stop string that is complete in a text that does not count is passed over, for good; one
+        that only begins there is found when it is complete.
 
         Once `matched` is set the text has ended; later text is not shown.
         """
         if self.matched is not None or not text:
             return ""
         window = self._tail + text
-        found = self._find(window)
+        found = self._find(window, len(self._tail)) if is_counting else None
         if found is not None:
             start, end, self.matched = found
             if self._is_included:
@@ -56,11 +59,14 @@ class StopStrings:
         self._tail = ""
         return held
 
-    def _find(self, window: str) -> tuple[int, int, str] | None:
-        """Start, end and stop string of the match that is complete first, then longest."""
+    def _find(self, window: str, begin: int) -> tuple[int, int, str] | None:
+        """Start, end and stop string of the match that is complete first after ``begin``.
+
+        Of several complete there, the longest.
+        """
         best: tuple[int, int, str] | None = None
         for stop in self._stops:
-            start = window.find(stop)
+            start = window.find(stop, max(0, begin + 1 - len(stop)))
             if start >= 0:
                 found = (start, start + len(stop), stop)
                 if best is None or (found[1], found[0]) < (best[1], best[0]):

@@ -6,18 +6,19 @@ is rare, as pickle: both ends are one program on one machine, joined by a pipe o
 
 from __future__ import annotations
 
-import copy
 import pickle
 import traceback
+from dataclasses import replace
 from typing import cast
 
 import msgspec
 
-from dougong.engine.commands import Command, Died, Event
-from dougong.errors import DougongError
+from dougong.engine.commands import Answer, Command, Died, Event
+from dougong.errors import DougongError, PluginError
 from dougong.messages import RequestDelta
 
-_DELTAS, _OTHER = b"d", b"o"
+_DELTAS, _ANSWER, _OTHER = b"d", b"a", b"o"
+_TICKET_BYTES = 8
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[RequestDelta])
 
@@ -26,6 +27,8 @@ def pack_event(event: Event) -> bytes:
     """Bytes of an event."""
     if isinstance(event, list):
         return _DELTAS + _encoder.encode(event)
+    if isinstance(event, Answer):
+        return _ANSWER + event.ticket.to_bytes(_TICKET_BYTES, "big") + _pack_answer(event)
     if isinstance(event, Died):
         event = Died(_portable(event.error))
     return _OTHER + pickle.dumps(event)
@@ -34,7 +37,12 @@ def pack_event(event: Event) -> bytes:
 def unpack_event(data: bytes) -> Event:
     """The event that `pack_event` wrote."""
     kind, body = data[:1], memoryview(data)[1:]
-    return _decoder.decode(body) if kind == _DELTAS else cast(Event, pickle.loads(body))
+    if kind == _DELTAS:
+        return _decoder.decode(body)
+    if kind == _ANSWER:
+        ticket = int.from_bytes(body[:_TICKET_BYTES], "big")
+        return _unpack_answer(ticket, body[_TICKET_BYTES:])
+    return cast(Event, pickle.loads(body))
 
 
 def pack_command(command: Command) -> bytes:
@@ -47,15 +55,48 @@ def unpack_command(data: bytes) -> Command:
     return cast(Command, pickle.loads(data))
 
 
-def _portable(error: BaseException) -> DougongError:
-    """An error that means the same in another process, with its traceback as a note.
+def _pack_answer(answer: Answer) -> bytes:
+    """The answer, or that it cannot be sent: a worker tells of itself what its vendor likes."""
+    if answer.error is not None:
+        answer = replace(answer, error=_portable(answer.error))
+    try:
+        return pickle.dumps(answer)
+    except Exception as exc:  # noqa: BLE001 - a vendor's object; the reason is the answer
+        return pickle.dumps(Answer(answer.ticket, None, _not_plain(exc)))
 
-    One that is none of Dougong's own may name a class the other process cannot import.
-    """
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    if isinstance(error, DougongError):
-        portable = copy.copy(error)
-    else:
-        portable = DougongError(f"{type(error).__name__}: {error}")
-    portable.add_note(f"In the engine's process:\n{trace}")
+
+def _unpack_answer(ticket: int, body: memoryview) -> Answer:
+    try:
+        return cast(Answer, pickle.loads(body))
+    except Exception as exc:  # noqa: BLE001 - as above
+        return Answer(ticket, None, _not_plain(exc))
+
+
+def _not_plain(cause: Exception) -> PluginError:
+    return PluginError(
+        f"The engine's answer cannot cross processes: {type(cause).__name__}: {cause}. What a "
+        "worker's collect() returns must be plain data; report this to the plugin's vendor."
+    )
+
+
+def _portable(error: BaseException) -> DougongError:
+    """An error that means the same in another process, with its traceback as a note."""
+    trace = traceback.TracebackException.from_exception(error)  # knows errors without a text
+    portable = _try_copy(error) or DougongError(f"{type(error).__name__}: {trace}")
+    lines = "".join(trace.format()).rstrip()
+    portable.add_note(f"In the engine's process:\n{lines}")
     return portable
+
+
+def _try_copy(error: BaseException) -> DougongError | None:
+    """The error as it will arrive; ``None`` where it would not.
+
+    Only Dougong's own classes are sure to be found by the other process, and even they may hold a
+    vendor's object.
+    """
+    if not isinstance(error, DougongError) or not type(error).__module__.startswith("dougong."):
+        return None
+    try:
+        return cast(DougongError, pickle.loads(pickle.dumps(error)))
+    except Exception:  # noqa: BLE001 - its text goes instead
+        return None

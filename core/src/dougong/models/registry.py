@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,11 +12,9 @@ from typing import cast
 from torch import nn
 
 from dougong.contracts import Registration, RegistrationKind
-from dougong.errors import ConfigError, ContractError, PluginError
-from dougong.log import get_logger
+from dougong.describe import unknown_architecture
+from dougong.errors import ContractError, PluginError
 from dougong.models.causal_lm import CausalLM
-
-_logger = get_logger(__name__)
 
 _CORE = "dougong"
 _BUILT_IN: Mapping[str, str] = MappingProxyType(
@@ -61,7 +58,11 @@ class ModelRegistry:
 
     Args:
         registrations: Of plugins; kinds other than `RegistrationKind.MODEL` are left alone. A name
-            the core has is overridden, another one added; each is logged.
+            the core has is overridden, another one added.
+
+    Attributes:
+        changes: What was overridden or added, one sentence each, for whoever starts the engine to
+            log; every process of the engine makes a registry, and one of them tells.
 
     Raises:
         PluginError: Two plugins claim one architecture with different classes (naming both), or a
@@ -75,6 +76,7 @@ class ModelRegistry:
         self._entries |= {
             name: _Entry(None, other, None, _CORE) for name, other in _BUILT_IN_ALIASES.items()
         }
+        self.changes: list[str] = []
         for registration in registrations:
             if registration.mark.kind is RegistrationKind.MODEL:
                 self._add(registration)
@@ -90,13 +92,13 @@ class ModelRegistry:
             architectures: As the checkpoint names them; usually one.
 
         Raises:
-            ConfigError: None is known; the message lists those that are, the nearest first.
+            CheckpointError: None is known; the message lists those that are, and the nearest.
             PluginError: A plugin's class cannot be imported or is no model.
         """
         for name in architectures:
             if name in self._entries:
                 return self._load(name)
-        raise ConfigError(self._unknown(architectures))
+        raise unknown_architecture(architectures, self.names(), reference="the checkpoint")
 
     def _add(self, registration: Registration) -> None:
         name = registration.mark.key
@@ -120,7 +122,7 @@ class ModelRegistry:
                 plugin=registration.plugin,
             )
         verb = "adds" if earlier is None else "overrides the core's"
-        _logger.info("%s %s architecture %s: %s", entry.origin, verb, name, entry)
+        self.changes.append(f"{entry.origin} {verb} architecture {name}: {entry}")
         self._entries[name] = entry
 
     def _load(self, name: str) -> type[CausalLM]:
@@ -148,22 +150,6 @@ class ModelRegistry:
             path.append(other)
             entry = self._entries[other]
         return entry
-
-    def _unknown(self, architectures: Sequence[str]) -> str:
-        if not architectures:
-            return (
-                "The checkpoint names no architecture, so the model is unknown. Its config.json "
-                f"needs 'architectures' with one of: {', '.join(self.names())}"
-            )
-        asked = architectures[0]
-        by_case = {name.casefold(): name for name in self.names()}
-        nearest = difflib.get_close_matches(asked.casefold(), by_case, n=1, cutoff=0.0)
-        hint = f" The nearest is {by_case[nearest[0]]}." if nearest else ""
-        return (
-            f"The architecture {', '.join(architectures)} is not known.{hint} Known: "
-            f"{', '.join(self.names())}. Choose a model of one of these, or install a plugin that "
-            "brings the architecture."
-        )
 
 
 def _import(place: str, entry: _Entry) -> object:

@@ -8,7 +8,9 @@ import pytest
 from dougong.cli import doctor
 from dougong.cli.doctor import Report, examine
 from dougong.cli.doctor_view import print_report
-from dougong.cli.self_test import SelfTestResult
+from dougong.cli.self_test import SelfTestResult, SelfTests
+from dougong.errors import DougongError
+from dougong.platforms import open_platform
 from tests.support.installed_stubs import Installed
 from tests.support.stub_plugins import Stub
 
@@ -87,7 +89,7 @@ def test_a_senseless_setting_is_a_problem_and_the_table_still_comes(
 def test_a_failed_test_ends_with_1(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
     installed.add(Stub())
     failed = SelfTestResult(0, "an op", False, "wrong by a mile")
-    monkeypatch.setattr(doctor, "run_self_tests", lambda loaded: (failed,))
+    monkeypatch.setattr(doctor, "run_self_tests", lambda loaded: SelfTests((failed,)))
     report = examine(None, None, is_testing=True)
     assert report.code == 1
     assert report.problems == ("device 0: an op failed: wrong by a mile",)
@@ -101,9 +103,59 @@ def test_what_is_printed_has_every_row_device_test_and_problem(
         Stub(distribution="far", name="far", probe='return NotHere("no [red] /dev/far0")')
     )
     passed = SelfTestResult(0, "an op", True, "relative error 0")
-    monkeypatch.setattr(doctor, "run_self_tests", lambda loaded: (passed,))
+    kernels = SelfTests((passed,), ("acme-kernels 2.1",), {"acme-extra": "no [bold] compiler"})
+    monkeypatch.setattr(doctor, "run_self_tests", lambda loaded: kernels)
     print_report(examine(None, None, is_testing=True).to_json())
     text = capsys.readouterr().out
     for part in ("chosen", "not_here", "no [red] /dev/far0", "Fake 1", "8.0 GiB", "passed"):
         assert part in text
+    for part in ("acme-kernels 2.1", "loaded", "acme-extra", "missing", "no [bold] compiler"):
+        assert part in text
     assert "platform fake: the only one that is available" in text
+
+
+def test_kernel_libraries_stand_in_the_report_once_they_were_asked_for(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed.add(Stub())
+    found = SelfTests((), ("acme-kernels 2.1",), {"acme-extra": "no compiler"})
+    monkeypatch.setattr(doctor, "run_self_tests", lambda loaded: found)
+    assert examine(None, None, is_testing=True).to_json()["kernels"] == {
+        "loaded": ["acme-kernels 2.1"],
+        "missing": {"acme-extra": "no compiler"},
+    }
+    assert _examine().to_json()["kernels"] is None
+
+
+@pytest.mark.parametrize(
+    ("mask", "code", "told"),
+    [
+        ("0,0", 2, "names a device twice"),
+        ("0,1", 2, "names 2 devices and fakeplat 0.1 finds 1"),
+        ("", 3, "its probe found 1 devices"),
+    ],
+)
+def test_a_mask_that_a_start_refuses_is_a_problem(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch, mask: str, code: int, told: str
+) -> None:
+    monkeypatch.setenv("FAKE_VISIBLE_DEVICES", mask)
+    installed.add(Stub())
+    report = _examine("fake")
+    assert report.code == code
+    assert report.selection is None
+    assert told in report.problems[0]
+    with pytest.raises(DougongError, match=told):
+        open_platform("fake")
+
+
+def test_two_plugins_with_one_reason_are_two_problems(
+    installed: Installed, caplog: pytest.LogCaptureFixture
+) -> None:
+    installed.add(Stub())
+    for name in ("bad", "worse"):
+        installed.add(Stub(distribution=name, name=name, plugin_head="1 / 0"))
+    named, automatic = _examine("fake"), _examine()
+    assert [problem.partition(" ")[0] for problem in named.problems] == ["bad", "worse"]
+    assert len(automatic.problems) == 1, "the refusal names both"
+    assert len(_examine("bad").problems) == 2
+    assert "not used" not in caplog.text, "the report tells of them"

@@ -5,7 +5,7 @@ from typing import get_type_hints
 import typer
 from typer.testing import CliRunner
 
-from dougong.cli.engine_options import with_engine_options
+from dougong.cli.engine_options import _HELP, with_engine_options
 from dougong.config import EngineArgs, EngineOptions
 
 
@@ -37,7 +37,18 @@ def test_options_arrive_with_their_types() -> None:
     assert args.device_memory_utilization == 0.5
 
 
+def test_every_option_of_the_engine_is_an_option_of_a_command() -> None:
+    assert set(_HELP) == set(EngineArgs.option_names())
+
+
+def test_the_seed_of_the_engine_has_a_name_of_its_own() -> None:
+    args = given("--engine-seed", "7", "--scheduling-policy", "priority",
+                 "--long-prefill-token-threshold", "64")  # fmt: skip
+    assert (args.seed, args.scheduling_policy) == (7, "priority")
+    assert args.long_prefill_token_threshold == 64
+
+
 def test_keyword_options_are_the_fields_of_the_wishes() -> None:
     wishes = get_type_hints(EngineArgs)
-    del wishes["model"]
+    del wishes["model"], wishes["defaults"]
     assert get_type_hints(EngineOptions) == wishes

@@ -47,8 +47,9 @@ def test_json_holds_the_answer_the_numbers_and_every_decision(model: str, capsys
     assert answer["finish_reason"] == "stop"
     assert answer["metrics"]["num_output_tokens"] == len(answer["token_ids"])
     assert answer["metrics"]["time_to_first_token_s"] > 0
-    authors = {item["field"]: item["author"] for item in answer["start"]["decisions"]}
-    assert authors["max_num_seqs"] == "user"
+    decisions = {item["field"]: item for item in answer["start"]["decisions"]}
+    assert decisions["max_num_seqs"]["author"] == "command generate"
+    assert decisions["max_num_seqs"]["value"] == 1
     assert answer["platform"] == "null"
 
 
@@ -59,12 +60,32 @@ def test_a_stop_string_is_obeyed(model: str, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("A", "--chat", "b"), ("A", "--prompt", "b"), ("A", "--system", "s")]
+    "arguments",
+    [
+        (),
+        ("A", "--chat", "b"),
+        ("A", "--prompt", "b"),
+        ("A", "--system", "s"),
+        ("A", "--chat-template", "{{ messages }}"),
+    ],
 )
 def test_a_command_that_asks_nothing_or_twice_is_refused(
     model: str, arguments: tuple[str, ...]
 ) -> None:
     assert run_command("generate", *arguments, "--model", model, "--platform", "null") == 2
+
+
+def test_an_empty_name_of_a_platform_is_refused(model: str, capsys: Capture) -> None:
+    assert run_command("generate", "A", "--model", model, "--platform", "") == 2
+    assert "platform='' is empty" in capsys.readouterr().err
+
+
+def test_the_users_own_number_of_requests_stays_the_users(model: str, capsys: Capture) -> None:
+    arguments = ("A", "--json", "--model", model, "--platform", "null", "--max-num-seqs", "3")
+    assert run_command("generate", *arguments) == 0
+    decisions = json.loads(capsys.readouterr().out)["start"]["decisions"]
+    (decision,) = [item for item in decisions if item["field"] == "max_num_seqs"]
+    assert (decision["value"], decision["author"]) == (3, "user")
 
 
 def test_a_request_that_can_never_be_served_ends_with_its_own_code(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dougong.config import EngineArgs
+from dougong.config import CommandDefault, EngineArgs
 from dougong.errors import ConfigError
 
 
@@ -14,3 +14,35 @@ def test_only_what_was_set_is_explicit() -> None:
 def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"max_num_sequences.*max_num_seqs"):
         EngineArgs.from_options({"model": "m", "max_num_sequences": 4})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_num_seqs": "8"}, r"max_num_seqs='8', a str; it takes a whole number \(int\)"),
+        ({"max_num_seqs": 8.0}, r"max_num_seqs=8\.0, a float"),
+        ({"max_num_seqs": True}, "max_num_seqs=True, a bool"),
+        ({"enable_prefix_caching": 1}, r"enable_prefix_caching=1, a int; it takes True or False"),
+        ({"device_memory_utilization": "half"}, r"takes a number \(float\)"),
+        ({"dtype": 16}, r"dtype=16, a int; it takes a text \(str\)"),
+        ({"platform": ""}, "platform='' is empty"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_the_field_and_the_right_one(
+    options: dict[str, object], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        EngineArgs.from_options({"model": "m", **options})
+
+
+def test_every_wrong_type_is_told_at_once_and_a_whole_share_is_none() -> None:
+    with pytest.raises(ConfigError) as caught:
+        EngineArgs.from_options({"model": "m", "seed": "1", "devices": 0})
+    assert len(caught.value.problems) == 2
+    EngineArgs.from_options({"model": "m", "device_memory_utilization": 1})
+
+
+def test_a_commands_default_is_no_wish_of_the_user() -> None:
+    default = CommandDefault("max_num_seqs", 1, "command generate", "one prompt")
+    args = EngineArgs(model="m", defaults=(default,))
+    assert args.explicit == {"model"}

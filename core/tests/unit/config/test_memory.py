@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dougong.config import EngineArgs, EngineConfig, Resolution, resolve
+from dougong.contracts import ConfigChange
 from dougong.errors import ConfigError
 from tests.support.made_up_cards import GIB, made_up_card, made_up_model
 
@@ -82,3 +83,20 @@ def test_an_impossible_utilization_is_refused(utilization: float) -> None:
 def test_weights_above_the_budget_are_refused_with_both_numbers() -> None:
     with pytest.raises(ConfigError, match=r"1\.86 GiB.*0\.90 GiB"):
         config({"memory_quota_bytes": GIB})
+
+
+def test_no_free_memory_is_no_budget_and_unknown_is_no_bound() -> None:
+    assert config({"memory_free_bytes": None}).memory.budget_bytes == int(0.9 * 24 * GIB)
+    with pytest.raises(ConfigError, match=r"0\.00 GiB of it is free"):
+        config({"memory_free_bytes": 0})
+
+
+def test_a_platforms_share_that_an_explicit_size_drops_is_told() -> None:
+    change = ConfigChange("device_memory_utilization", 0.5, "its driver needs the rest")
+    args = EngineArgs(model="made-up/model", kv_cache_memory_bytes=GIB)
+    resolution = resolve(args, made_up_model(), made_up_card(), platform="paper", changes=[change])
+    assert resolution.config.memory.utilization == 1.0
+    (decision,) = [d for d in resolution.decisions if d.field == "device_memory_utilization"]
+    assert decision.author == "core"
+    assert "platform paper would have 0.5 (its driver needs the rest)" in decision.reason
+    assert not decision.is_default

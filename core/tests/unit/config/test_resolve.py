@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from dougong.config import Decision, EngineArgs, Resolution, resolve, view_of_wishes
+from dougong.config import (
+    CommandDefault,
+    Decision,
+    EngineArgs,
+    Resolution,
+    resolve,
+    view_of_wishes,
+)
 from dougong.contracts import Capabilities, ConfigChange
 from dougong.errors import ConfigError, PluginError
 from tests.support.made_up_cards import GIB, made_up_card, made_up_model
@@ -157,3 +164,67 @@ def test_the_platform_sees_unset_values_as_none_and_knows_the_explicit_ones() ->
     assert view.max_num_seqs is None
     assert view.explicit >= {"block_size"}
     assert "dtype" not in view.explicit
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_num_seqs", 0),
+        ("block_size", 48),
+        ("dtype", "float16"),
+        ("dtype", "int3"),
+        ("kv_cache_dtype", "fp8"),
+        ("max_model_len", 10_000),
+        ("device_memory_utilization", 1.5),
+        ("num_kv_blocks", 10**7),
+    ],
+)
+def test_a_proposal_that_cannot_work_is_the_platforms_fault_and_never_the_users(
+    field: str, value: object
+) -> None:
+    proposed = f"platform paper proposes {field}={value} .why."
+    with pytest.raises(PluginError, match=proposed) as caught:
+        settle(changes=[ConfigChange(field, value, "why")])
+    assert caught.value.plugin == "paper"
+
+
+def test_two_proposals_that_contradict_each_other_are_the_platforms_fault() -> None:
+    changes = [
+        ConfigChange("max_num_seqs", 32, "a"),
+        ConfigChange("max_num_batched_tokens", 16, "b"),
+    ]
+    with pytest.raises(PluginError, match="max_num_batched_tokens=16"):
+        settle(changes=changes)
+
+
+def test_a_proposal_against_the_users_value_names_both() -> None:
+    changes = [ConfigChange("max_num_batched_tokens", 16, "its buffers hold so many")]
+    with pytest.raises(ConfigError) as caught:
+        settle(changes=changes, max_num_seqs=32)
+    message = str(caught.value)
+    assert "max_num_batched_tokens=16 [platform paper: its buffers hold so many]" in message
+    assert "max_num_seqs=32 [user: asked for]" in message
+    with pytest.raises(ConfigError, match=r"num_kv_blocks=9 \[platform paper: why\]"):
+        settle(changes=[ConfigChange("num_kv_blocks", 9, "why")], kv_cache_memory_bytes=GIB)
+
+
+def test_a_commands_default_gives_way_to_what_the_user_set() -> None:
+    default = CommandDefault("max_num_seqs", 32, "command bench", "all 32 at once")
+    args = EngineArgs(model="made-up/model", max_num_batched_tokens=16, defaults=(default,))
+    resolution = resolve(args, made_up_model(), made_up_card(), platform="paper")
+    assert resolution.config.scheduler.max_num_seqs == 16
+    assert decision(resolution, "max_num_seqs").author == "command bench"
+    assert "max_num_batched_tokens=16" in decision(resolution, "max_num_seqs").reason
+
+
+def test_a_commands_default_is_not_shown_to_the_platform_as_decided() -> None:
+    default = CommandDefault("max_num_seqs", 32, "command bench", "all 32 at once")
+    view = view_of_wishes(EngineArgs(model="m", defaults=(default,)), made_up_model())
+    assert view.max_num_seqs is None
+    assert "max_num_seqs" not in view.explicit
+
+
+def test_only_what_nobody_decided_is_marked_as_a_default() -> None:
+    marked = {item.field for item in settle(enforce_eager=True).decisions if item.is_default}
+    assert marked >= {"seed", "scheduling_policy", "enable_prefix_caching"}
+    assert not marked & {"enforce_eager", "max_num_seqs", "block_size", "memory_limit"}

@@ -72,11 +72,10 @@ def test_a_quota_is_the_limit_whose_share_counts(
 
 
 def test_a_step_takes_more_with_more_tokens_and_more_sequences(worker: CpuWorker) -> None:
-    base = worker.estimate_step_bytes()
-    for change in ({"max_num_batched_tokens": 128}, {"max_num_seqs": 8}):
-        object.__setattr__(worker.context, "config", replace(worker.config, **change))
+    base, config = worker.estimate_step_bytes(), worker.config
+    for larger in (replace(config, max_num_batched_tokens=128), replace(config, max_num_seqs=8)):
+        object.__setattr__(worker.context, "config", larger)
         assert worker.estimate_step_bytes() > base
-        base = worker.estimate_step_bytes()
 
 
 def test_large_pages_are_asked_for_before_the_first_write(

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from dougong.config import EngineArgs, EngineConfig, resolve
-from dougong.contracts import KVBuffer, KVCacheGroup, KVCacheSpec, KVLayout, LoadReport
+from dougong.contracts import (
+    ConfigChange,
+    KVBuffer,
+    KVCacheGroup,
+    KVCacheSpec,
+    KVLayout,
+    LoadReport,
+)
 from dougong.engine.kv_sizing import size_kv_cache, with_block_size
 from dougong.errors import ConfigError, PluginError
 from dougong.executor import LoadedRanks
@@ -83,3 +90,30 @@ def test_reserved_blocks_are_not_for_requests() -> None:
         config(num_kv_blocks=10), ranks((kv_group, replace(layout, reserved_blocks=2)))
     )
     assert sized.scheduler.num_usable_blocks == 8
+
+
+def test_two_cards_give_two_pools_and_two_block_sizes() -> None:
+    def pool(total_bytes: int, block_sizes: tuple[int, ...]) -> tuple[int, int]:
+        facts = {"memory_total_bytes": total_bytes, "memory_free_bytes": total_bytes}
+        card = made_up_card(facts=facts, claims={"kv_block_sizes": block_sizes})
+        args = EngineArgs(model="made-up/model")
+        settled = resolve(args, made_up_model(), card, platform="paper").config
+        size = settled.kv_cache.block_size
+        sized = size_kv_cache(settled, ranks(group(*range(22), block_size=size)))
+        return sized.scheduler.num_blocks, sized.scheduler.block_size
+
+    small, large, coarse = pool(4 * GIB, (16,)), pool(8 * GIB, (16,)), pool(4 * GIB, (64, 16))
+    assert small[0] < large[0]
+    assert (small[1], large[1], coarse[1]) == (16, 16, 64)
+    assert coarse[0] == small[0] // 4
+
+
+def test_a_number_of_blocks_that_the_platform_proposed_is_signed_by_it_and_its_fault() -> None:
+    change = ConfigChange("num_kv_blocks", 100, "its table has so many")
+    args = EngineArgs(model="made-up/model")
+    asked = resolve(args, made_up_model(), made_up_card(), platform="paper", changes=[change])
+    sized = size_kv_cache(asked.config, ranks())
+    assert [decision.author for decision in sized.decisions] == ["platform paper"]
+    with pytest.raises(PluginError, match="platform paper proposed") as caught:
+        size_kv_cache(asked.config, ranks(available_bytes=1000))
+    assert caught.value.plugin == "paper"

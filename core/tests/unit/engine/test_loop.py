@@ -5,11 +5,13 @@ import queue
 import pytest
 
 from dougong.config import EngineArgs
+from dougong.contracts import SchedulerOutput, StepHandle
 from dougong.engine.commands import Abort, Add, Answer, Ask, Command, Died, Event, Stop
 from dougong.engine.core import EngineCore
 from dougong.engine.loop import EngineLoop
-from dougong.errors import KernelFault
+from dougong.errors import KernelFault, PluginError
 from dougong.messages import Request, SamplingParams
+from dougong.testing.null_worker import NullWorker
 from tests.support.null_engine import NULL_OPTIONS, NullModels
 
 
@@ -76,3 +78,30 @@ def test_a_failure_is_the_last_event(null_models: NullModels, step: int) -> None
     assert isinstance(last, Died)
     assert isinstance(last.error, KernelFault)
     assert len(events) == step + 1
+
+
+def test_a_worker_that_cannot_tell_of_itself_ends_no_request(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(self: NullWorker) -> dict[str, int]:
+        raise ZeroDivisionError("no steps yet")
+
+    monkeypatch.setattr(NullWorker, "collect", collect)
+    events = run(null_models.write(), Add((request("a"),)), Ask(7, "stats"))
+    (answer,) = (event for event in events if isinstance(event, Answer))
+    assert isinstance(answer.error, PluginError)
+    assert "ZeroDivisionError: no steps yet" in str(answer.error)
+    assert [len(event) for event in events if isinstance(event, list)] == [1, 1, 1]
+    assert not any(isinstance(event, Died) for event in events)
+
+
+def test_a_vendor_that_ends_the_program_in_a_step_ends_the_engine_and_is_told(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(self: NullWorker, step: SchedulerOutput, intermediate: None = None) -> StepHandle:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(NullWorker, "submit", leave)
+    events = run(null_models.write(), Add((request("a"),)))
+    assert isinstance(events[-1], Died)
+    assert isinstance(events[-1].error, SystemExit)

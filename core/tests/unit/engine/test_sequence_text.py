@@ -115,3 +115,25 @@ def test_logprobs_are_kept_where_they_were_asked_for(tokenizer: Tokenizer) -> No
     sequence.text.apply(RequestDelta("r", [1], logprobs=[entry]))
     assert sequence.text.output.logprobs == [entry]
     assert Sequence(tokenizer).text.output.logprobs is None
+
+
+def test_a_stop_string_that_straddles_min_tokens_counts(tokenizer: Tokenizer) -> None:
+    for is_included in (False, True):
+        sequence = Sequence(
+            tokenizer,
+            stop="END",
+            min_tokens=4,
+            max_tokens=50,
+            include_stop_str_in_output=is_included,
+        )
+        sequence.feed("abEN")
+        assert sequence.text.output.text == ("abEN" if is_included else "ab")
+        assert sequence.feed("D") is True
+        output = sequence.text.output
+        assert (output.text, output.stop_reason) == ("abEND" if is_included else "ab", "END")
+
+
+def test_text_held_back_before_min_tokens_is_delivered(tokenizer: Tokenizer) -> None:
+    sequence = Sequence(tokenizer, stop="END", min_tokens=4, max_tokens=4)
+    sequence.feed("abEN", finish=FinishReason.LENGTH)
+    assert sequence.text.output.text == "abEN"

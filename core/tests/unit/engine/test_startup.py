@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dougong.config import EngineArgs
-from dougong.contracts import ConfigChange, ConfigView
+from dougong.contracts import ConfigChange, ConfigView, LoadReport
 from dougong.engine.startup import StartedEngine, start_engine
 from dougong.errors import CheckpointError, ConfigError, PluginError
 from dougong.testing.null_platform import NullPlatform
 from dougong.testing.null_worker import NullWorker
+from tests.support.installed_stubs import Installed
 from tests.support.null_engine import NullModels
+from tests.support.stub_plugins import Stub
 from tests.support.tiny_models import tiny_config, write_tiny_checkpoint
 
 
@@ -51,7 +54,7 @@ def test_a_query_that_raises_is_the_plugins_fault(
     null_models: NullModels, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     monkeypatch.setattr(NullPlatform, query, QUERIES[query])
-    with pytest.raises(PluginError, match=rf"null failed to answer {query}\(\)"):
+    with pytest.raises(PluginError, match=rf"{query}\("):
         start(null_models.write())
 
 
@@ -77,5 +80,45 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones(
 def test_the_report_is_plain_data(null_models: NullModels) -> None:
     report = start(null_models.write()).report.to_json()
     assert report["platform"] == "null"
-    assert set(report["seconds"]) == {"platform", "describe", "load", "warm_up"}
+    assert set(report["seconds"]) == {"platform", "files", "describe", "load", "warm_up"}
     assert {decision["field"] for decision in report["decisions"]} >= {"dtype", "num_kv_blocks"}
+
+
+def test_a_vendor_that_ends_the_program_while_loading_is_told_by_name(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[NullWorker] = []
+
+    def leave(self: NullWorker) -> LoadReport:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(NullWorker, "load_model", leave)
+    monkeypatch.setattr(NullWorker, "shutdown", lambda self: ended.append(self))
+    with pytest.raises(PluginError, match=r"dougong-null 1\.0\) tried to end the program"):
+        start(null_models.write())
+    assert len(ended) == 1
+
+
+def test_an_architecture_that_a_plugin_brings_is_logged_once_in_a_start(
+    null_models: NullModels,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hooks = """
+from dougong.contracts import ModelRegistration
+
+
+@hookimpl
+def dougong_register_models():
+    return [ModelRegistration("AcmeForCausalLM", alias_of="LlamaForCausalLM")]
+"""
+    installed = Installed(tmp_path / "stubs", monkeypatch)
+    installed.add(Stub(distribution="acme", name="acme", has_platform=False, hooks=hooks))
+    config = tiny_config(architectures=["AcmeForCausalLM"])
+    folder = write_tiny_checkpoint(tmp_path / "tiny", config)
+    with caplog.at_level(logging.INFO, logger="dougong"):
+        started = start_engine(EngineArgs(model=str(folder), platform="cpu"))
+    started.executor.shutdown()
+    told = [line for line in caplog.messages if "adds architecture AcmeForCausalLM" in line]
+    assert len(told) == 1

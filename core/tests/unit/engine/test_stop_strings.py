@@ -87,3 +87,26 @@ def test_cuts_change_nothing_and_no_more_is_held_back_than_needed(
         is_over = matched is not None and seen + len(held) >= len("".join(shown))
         assert not held or is_over or any(stop.startswith(held) for stop in stops)
         assert not (held and is_included) or is_over
+
+
+def test_what_is_complete_in_text_that_does_not_count_is_passed_over_for_good() -> None:
+    for is_included in (False, True):
+        watcher = StopStrings(["b", "abX"], is_included=is_included)
+        shown = watcher.push("ab", is_counting=False)
+        shown += watcher.push("c")
+        assert shown == "abc"
+        assert watcher.matched is None
+
+
+def test_what_begins_in_text_that_does_not_count_is_held_back_and_found() -> None:
+    watcher = StopStrings(["STOP"], is_included=False)
+    assert watcher.push("STOP ST", is_counting=False) == "STOP "
+    assert watcher.push("OP") == ""
+    assert watcher.matched == "STOP"
+
+
+def test_a_longer_one_may_grow_out_of_one_that_was_passed_over() -> None:
+    watcher = StopStrings(["STOP", "STOP it"], is_included=False)
+    assert watcher.push("a STOP", is_counting=False) == "a "
+    assert watcher.push(" it") == ""
+    assert watcher.matched == "STOP it"
