@@ -32,8 +32,8 @@ from benchmarks.peers.report import Result, print_report
 
 DEFAULT_CONTENDERS = (
     "dougong",
-    "vllm-eager-iomp",
-    "vllm-compiled-iomp",
+    "vllm-eager-all",
+    "vllm-compiled-all",
     "transformers",
     "llamacpp-bf16",
 )
