@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -11,11 +11,12 @@ from dougong.checkpoint.chunks import read_chunks
 from dougong.checkpoint.dequantize import dequantize_into, is_readable
 from dougong.checkpoint.gguf_header import GGUFHeader, read_gguf_header
 from dougong.checkpoint.gguf_names import interleaved_projection, is_norm_plus_one
-from dougong.checkpoint.headers import TensorHeader, check_destination, find_entry
+from dougong.checkpoint.header_tensors import HeaderTensors
+from dougong.checkpoint.headers import TensorHeader
 from dougong.errors import CheckpointError
 
 
-class GGUFTensors:
+class GGUFTensors(HeaderTensors):
     """A `TensorSource` over one GGUF file, or over all parts of a split one.
 
     Raises:
@@ -26,36 +27,10 @@ class GGUFTensors:
         first = read_gguf_header(paths[0])
         self._architecture = first.architecture
         self._num_heads = _head_counts(first)
-        entries = [entry for path in paths for entry in read_gguf_header(path).tensors]
-        self._entries = {entry.name: entry for entry in entries if entry.name}
+        super().__init__(entry for path in paths for entry in read_gguf_header(path).tensors)
         _check_readable(self._entries.values())
 
-    def names(self) -> tuple[str, ...]:
-        """See `TensorSource.names`."""
-        return tuple(self._entries)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """See `TensorSource.shape`."""
-        return self._entry(name).shape
-
-    def format(self, name: str) -> str:
-        """See `TensorSource.format`."""
-        return self._entry(name).format
-
-    def num_bytes(self, name: str) -> int:
-        """See `TensorSource.num_bytes`."""
-        return self._entry(name).num_bytes
-
-    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
-        """See `TensorSource.read`."""
-        out = torch.empty(self._entry(name).shape, dtype=dtype)
-        self.read_into(name, out)
-        return out
-
-    def read_into(self, name: str, out: torch.Tensor) -> None:
-        """See `TensorSource.read_into`."""
-        entry = self._entry(name)
-        check_destination(entry, out)
+    def _fill(self, entry: TensorHeader, out: torch.Tensor) -> None:
         if is_norm_plus_one(entry.stored_name, self._architecture):
             exact = torch.empty(entry.shape)  # rounding 1 + w first would lose most of w
             _read_stored(entry, exact)
@@ -65,14 +40,6 @@ class GGUFTensors:
         projection = interleaved_projection(entry.stored_name, self._architecture)
         if projection is not None:
             _undo_interleaving(out, self._num_heads[projection])
-
-    def items(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
-        """See `TensorSource.items`."""
-        for name in self._entries:
-            yield name, self.read(name, dtype)
-
-    def _entry(self, name: str) -> TensorHeader:
-        return find_entry(self._entries, name)
 
 
 def _read_stored(entry: TensorHeader, out: torch.Tensor) -> None:

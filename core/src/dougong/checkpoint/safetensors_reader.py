@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import torch
 
 from dougong.checkpoint.chunks import read_all, read_chunks
 from dougong.checkpoint.files import CheckpointFiles
-from dougong.checkpoint.headers import (
-    TensorHeader,
-    check_destination,
-    find_entry,
-    tensor_headers,
-)
+from dougong.checkpoint.header_tensors import HeaderTensors
+from dougong.checkpoint.headers import TensorHeader, tensor_headers
 from dougong.errors import CheckpointError
 
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
@@ -35,7 +31,7 @@ _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
 )
 
 
-class SafetensorsTensors:
+class SafetensorsTensors(HeaderTensors):
     """A `TensorSource` over the safetensors files of one checkpoint.
 
     Raises:
@@ -43,36 +39,11 @@ class SafetensorsTensors:
     """
 
     def __init__(self, files: CheckpointFiles) -> None:
-        self._entries = {entry.name: entry for entry in tensor_headers(files)}
+        super().__init__(tensor_headers(files))
         for entry in self._entries.values():
             _check_entry(entry)
 
-    def names(self) -> tuple[str, ...]:
-        """See `TensorSource.names`."""
-        return tuple(self._entries)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """See `TensorSource.shape`."""
-        return self._entry(name).shape
-
-    def format(self, name: str) -> str:
-        """See `TensorSource.format`."""
-        return self._entry(name).format
-
-    def num_bytes(self, name: str) -> int:
-        """See `TensorSource.num_bytes`."""
-        return self._entry(name).num_bytes
-
-    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
-        """See `TensorSource.read`."""
-        out = torch.empty(self._entry(name).shape, dtype=dtype)
-        self.read_into(name, out)
-        return out
-
-    def read_into(self, name: str, out: torch.Tensor) -> None:
-        """See `TensorSource.read_into`."""
-        entry = self._entry(name)
-        check_destination(entry, out)
+    def _fill(self, entry: TensorHeader, out: torch.Tensor) -> None:
         if not entry.num_elements:
             return
         stored = _DTYPES[entry.format]
@@ -86,14 +57,6 @@ class SafetensorsTensors:
             end = begin + len(piece) // stored.itemsize
             flat[begin:end].copy_(torch.frombuffer(piece, dtype=stored))
             begin = end
-
-    def items(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
-        """See `TensorSource.items`."""
-        for name in self._entries:
-            yield name, self.read(name, dtype)
-
-    def _entry(self, name: str) -> TensorHeader:
-        return find_entry(self._entries, name)
 
 
 def _check_entry(entry: TensorHeader) -> None:

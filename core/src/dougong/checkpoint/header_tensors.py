@@ -1,0 +1,61 @@
+"""What every `TensorSource` over files has in common: everything but the reading of one tensor."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from dougong.checkpoint.headers import TensorHeader, check_destination, find_entry
+
+
+class HeaderTensors(ABC):
+    """A `TensorSource` that answers from headers; a file format says how bytes become values.
+
+    Args:
+        entries: In file order, with names as Hugging Face writes them.
+    """
+
+    def __init__(self, entries: Iterable[TensorHeader]) -> None:
+        self._entries = {entry.name: entry for entry in entries if entry.name}
+
+    def names(self) -> tuple[str, ...]:
+        """See `TensorSource.names`."""
+        return tuple(self._entries)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """See `TensorSource.shape`."""
+        return self._entry(name).shape
+
+    def format(self, name: str) -> str:
+        """See `TensorSource.format`."""
+        return self._entry(name).format
+
+    def num_bytes(self, name: str) -> int:
+        """See `TensorSource.num_bytes`."""
+        return self._entry(name).num_bytes
+
+    def read(self, name: str, dtype: torch.dtype) -> torch.Tensor:
+        """See `TensorSource.read`."""
+        out = torch.empty(self._entry(name).shape, dtype=dtype)
+        self.read_into(name, out)
+        return out
+
+    def read_into(self, name: str, out: torch.Tensor) -> None:
+        """See `TensorSource.read_into`."""
+        entry = self._entry(name)
+        check_destination(entry, out)
+        self._fill(entry, out)
+
+    def items(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
+        """See `TensorSource.items`."""
+        for name in self._entries:
+            yield name, self.read(name, dtype)
+
+    def _entry(self, name: str) -> TensorHeader:
+        return find_entry(self._entries, name)
+
+    @abstractmethod
+    def _fill(self, entry: TensorHeader, out: torch.Tensor) -> None:
+        """Put the tensor's values into ``out``, whose shape and layout were checked."""
