@@ -54,6 +54,8 @@ class EngineCore:
         self._wants_steps = self._hooks.wants_steps
         for line in self.report.lines():
             _logger.info("%s", line)
+        for note in self.report.notes:
+            _logger.warning("%s", note)
         try:
             self._hooks.engine_ready(self.report.to_json())
         except BaseException:

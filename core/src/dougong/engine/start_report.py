@@ -89,7 +89,8 @@ class StartReport:
     def lines(self) -> list[str]:
         """The block that the log shows: about a dozen lines.
 
-        Left out are values that the core takes everywhere; `to_json` has them all.
+        Left out are values that the core takes everywhere; `to_json` has them all. Notes are not
+        among the lines: they are logged as warnings, so that no quieter log hides a fallback.
         """
         memory, took = self.memory, sum(self.seconds.values())
         return [
@@ -99,7 +100,6 @@ class StartReport:
             *(f"  {decision}" for decision in self.decisions if not decision.is_default),
             f"  attention: {_counts(self.attention_backends)}; ops: {_ops(self.implementations)}",
             *(f"  plugin at fault: {sentence}" for sentence in self.plugin_faults),
-            *(f"  note: {note}" for note in self.notes),
             f"  memory: {_gib(memory.weights)} weights and {_gib(memory.kv_cache)} KV cache of "
             f"{_gib(memory.budget)}; room for {self.limits.num_token_slots} tokens in "
             f"{self.num_kv_blocks} blocks of {self.block_size}",

@@ -35,10 +35,13 @@ class BindReport:
             self.passed_over.setdefault(key, {}).update(reasons)
 
     def notes(self) -> Iterator[str]:
-        """One sentence per implementation that was passed over."""
+        """One sentence per reason, with every implementation that was passed over for it."""
+        by_reason: dict[str, list[str]] = {}
         for key, reasons in self.passed_over.items():
             for name, reason in reasons.items():
-                yield f"op {key}: {name} was passed over: {reason}"
+                by_reason.setdefault(reason, []).append(f"{name} (op {key})")
+        for reason, names in by_reason.items():
+            yield f"passed over: {', '.join(names)}: {reason}"
 
     def count(self, key: str, name: str, more: int = 1) -> None:
         """``more`` ops of ``key`` run ``name``."""

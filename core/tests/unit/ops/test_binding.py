@@ -84,7 +84,24 @@ def test_higher_priority_is_tried_first_and_who_is_passed_over_keeps_a_reason() 
         "acme/amx": "needs mm.x, which this device does not claim",
         "acme/lib": "needs acme-lib: no compiler",
     }
-    assert "op rms_norm: acme/lib was passed over: needs acme-lib: no compiler" in report.notes()
+    assert "passed over: acme/lib (op rms_norm): needs acme-lib: no compiler" in report.notes()
+
+
+def test_one_reason_for_many_kernels_is_one_sentence() -> None:
+    @register_kernel("rms_norm", name="acme/norm", when=Needs(library="acme-lib"))
+    def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return x
+
+    @register_kernel("silu_and_mul", name="acme/silu", when=Needs(library="acme-lib"))
+    def silu(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    request = BindRequest(dtype="float32", missing={"acme-lib": "no compiler"})
+    (note,) = bind_ops(model(), registry(norm, silu), request).notes()
+    assert note == (
+        "passed over: acme/norm (op rms_norm), acme/silu (op silu_and_mul): "
+        "needs acme-lib: no compiler"
+    )
 
 
 def test_a_kernel_that_refuses_when_made_is_passed_over_with_its_reason() -> None:
