@@ -139,7 +139,10 @@ class DeviceRuntime(ABC):
 
 @runtime_checkable
 class MemoryPools(Protocol):
-    """Optional: device memory in tagged pools that can be given back and taken again (sleep)."""
+    """Optional: device memory in tagged pools that can be given back and taken again (sleep).
+
+    The core does not call it in contract 1.0; a vendor's own worker may.
+    """
 
     def pool(self, tag: str) -> AbstractContextManager[None]:
         """Allocations inside the block belong to ``tag``."""
