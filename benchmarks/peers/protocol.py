@@ -19,7 +19,7 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO
 
@@ -71,6 +71,19 @@ class Measurement:
     prefill_s: float
     decode_s: float
     first_tokens: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls, seconds: float, prefill_s: float, generated: Sequence[Sequence[int]]
+    ) -> Measurement:
+        """From the two times every contender takes, and what each request generated."""
+        return cls(
+            seconds=seconds,
+            output_tokens=sum(map(len, generated)),
+            prefill_s=prefill_s,
+            decode_s=seconds - prefill_s,
+            first_tokens=tuple(generated[0][:8]),
+        )
 
 
 class Runner(Protocol):

@@ -48,13 +48,7 @@ class DougongRunner:
         if point.output_len > 1:
             first = max(output.metrics.first_token_s for output in outputs)
             decode_s = max(output.metrics.finished_s for output in outputs) - first
-        return Measurement(
-            seconds=seconds,
-            output_tokens=sum(map(len, generated)),
-            prefill_s=seconds - decode_s,
-            decode_s=decode_s,
-            first_tokens=tuple(generated[0][:8]),
-        )
+        return Measurement.of(seconds, seconds - decode_s, generated)
 
     def close(self) -> None:
         """Stop the engine, wherever it runs."""

@@ -68,13 +68,7 @@ class LlamaCppRunner:
             for tokens, token in zip(generated, last, strict=True):
                 tokens.append(token)
         seconds = time.perf_counter() - start
-        return Measurement(
-            seconds=seconds,
-            output_tokens=sum(map(len, generated)),
-            prefill_s=prefill_s,
-            decode_s=seconds - prefill_s,
-            first_tokens=tuple(generated[0][:8]),
-        )
+        return Measurement.of(seconds, prefill_s, generated)
 
     def close(self) -> None:
         """Free what llama.cpp holds."""

@@ -60,13 +60,7 @@ class TransformersRunner:
             seconds = time.perf_counter() - start
         new = output[:, point.prompt_len :]
         prefill_s = times.arrivals[1] - start
-        return Measurement(
-            seconds=seconds,
-            output_tokens=new.numel(),
-            prefill_s=prefill_s,
-            decode_s=seconds - prefill_s,
-            first_tokens=tuple(new[0, :8].tolist()),
-        )
+        return Measurement.of(seconds, prefill_s, new.tolist())
 
     def close(self) -> None:
         """Nothing outlives the process."""

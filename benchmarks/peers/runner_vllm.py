@@ -50,13 +50,7 @@ class VllmRunner:
         if point.output_len > 1:
             first = max(output.metrics.first_token_ts for output in outputs)
             decode_s = max(output.metrics.last_token_ts for output in outputs) - first
-        return Measurement(
-            seconds=seconds,
-            output_tokens=sum(map(len, generated)),
-            prefill_s=seconds - decode_s,
-            decode_s=decode_s,
-            first_tokens=tuple(generated[0][:8]),
-        )
+        return Measurement.of(seconds, seconds - decode_s, generated)
 
     def close(self) -> None:
         """Let the engine process end with ours."""

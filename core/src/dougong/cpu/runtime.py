@@ -42,7 +42,6 @@ class CpuDeviceRuntime(TorchDeviceRuntime):
 
     def __init__(self) -> None:
         super().__init__("cpu", pin_memory=False)
-        self._peak_base = 0
 
     def device_count(self) -> int:
         """The host is one device."""

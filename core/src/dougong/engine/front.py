@@ -132,12 +132,6 @@ class FrontEnd:
         self._forget(state)
         return state.abort()
 
-    def abort_all(self) -> list[str]:
-        """End every request; the engine's requests to end."""
-        return [
-            engine_id for state in list(self._states.values()) for engine_id in self.abort(state)
-        ]
-
     def _forget(self, state: RequestState) -> None:
         del self._states[state.request_id]
         for engine_id in state.engine_ids:

@@ -72,7 +72,7 @@ class StepInputBuilder:
         self._logits_rows = buffer((max_num_seqs,), torch.int64)
         self._slots = [buffer((max_num_tokens,), dtype) for dtype in slot_dtypes]
         self._tables = [buffer((table.size,), torch.int32) for table in batch.block_tables]
-        self._arange = np.arange(max(max_num_tokens, max_num_seqs) + 1, dtype=np.int64)
+        self._arange = np.arange(max(max_num_tokens, max_num_seqs) + 1, dtype=np.intp)
         self._cu_seqlens.array[0] = 0
 
     def build(self, num_scheduled: dict[str, int]) -> StepInputs:
@@ -80,7 +80,7 @@ class StepInputBuilder:
         batch = self._batch
         num_seqs = len(num_scheduled)
         if num_seqs == batch.num_reqs:  # every live row: row order needs no look-up
-            rows = self._arange[:num_seqs].astype(np.intp)
+            rows = self._arange[:num_seqs]  # read only, so no copy
             counts = np.array([num_scheduled[req_id] for req_id in batch.req_ids], np.int32)
         else:
             rows = batch.rows_of(num_scheduled)
