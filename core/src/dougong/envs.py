@@ -8,6 +8,7 @@ lists them all for ``--help`` and the documentation.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,12 @@ TABLE: tuple[Variable, ...] = (
         "comma-separated device ids",
         "unset: every device",
         "devices this process may use; its order is kept, empty means none",
+    ),
+    Variable(
+        "those that an implementation's conditions name (`Needs.env`)",
+        "see `dougong explain`",
+        "unset",
+        "switches on what a plugin brings and leaves off",
     ),
     Variable(
         "HF_HUB_OFFLINE, HF_HOME, HF_TOKEN",
@@ -134,6 +141,11 @@ def device_mask(variable: str) -> str | None:
     ``None``: it is not set. An empty value is kept, for it masks every device.
     """
     return os.environ.get(variable)
+
+
+def condition_variables(names: Iterable[str]) -> dict[str, str]:
+    """Of the variables that conditions name (`Needs.env`) those that are set, with their values."""
+    return {name: os.environ[name] for name in sorted(set(names)) if name in os.environ}
 
 
 def _read(name: str) -> str | None:

@@ -8,7 +8,8 @@ DougongError
 ├── RequestError           the client (4xx): this request can never be served
 ├── CapacityError          the client, later (429/503): nothing is wrong, there is no room now
 ├── PluginError            the vendor: a plugin broke its contract
-│   └── ContractError      the vendor: found at load, all problems in one message
+│   ├── ContractError      the vendor: found at load, all problems in one message
+│   └── ImplementationError   the vendor: a kernel or backend failed at its first use
 ├── UnsupportedError       the caller: something was used that was never claimed
 ├── EngineDeadError        nobody: the engine stopped; its cause is chained
 └── DeviceError            nobody: restart the worker
@@ -24,6 +25,7 @@ A message says what happened, why, and what to do instead.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -114,6 +116,21 @@ class ContractError(PluginError):
         self.subject = subject
         self.problems = problems
         lines = [f"{subject} does not fit the contract:", *(f"  - {p}" for p in problems)]
+        super().__init__("\n".join(lines), plugin=plugin)
+
+
+class ImplementationError(PluginError):
+    """A kernel, an out-of-tree op class or an attention backend failed before the first request.
+
+    Args:
+        failures: Name of the implementation → how it failed; never empty.
+        plugin: Entry-point name of the plugin, where known.
+    """
+
+    def __init__(self, failures: Mapping[str, str], *, plugin: str | None = None) -> None:
+        """Write one message with every failure in it."""
+        self.failures = dict(failures)
+        lines = [f"{name} failed at its first use: {reason}" for name, reason in failures.items()]
         super().__init__("\n".join(lines), plugin=plugin)
 
 

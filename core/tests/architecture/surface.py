@@ -44,6 +44,9 @@ def _text(value: object) -> str:
         return "{" + ", ".join(sorted(map(repr, value))) + "}"
     if inspect.isclass(value) or inspect.isroutine(value):
         return f"{value.__module__}.{value.__qualname__}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        given = (f"{f.name}={_text(getattr(value, f.name))}" for f in dataclasses.fields(value))
+        return f"{type(value).__name__}({', '.join(given)})"
     text = repr(value)
     return f"<{type(value).__name__}>" if " at 0x" in text else text
 

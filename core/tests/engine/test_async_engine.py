@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dougong import AsyncEngine, SamplingParams
-from dougong.contracts import LoadReport
+from dougong.contracts import LoadReport, RankPlan
 from dougong.errors import EngineDeadError, KernelFault, PluginError, RequestError
 from dougong.testing.null_worker import NullWorker
 from tests.support.null_engine import NULL_OPTIONS, NullModels
@@ -174,10 +174,10 @@ async def test_a_start_that_is_cancelled_leaves_no_engine(
     is_loading, may_go_on, is_shut_down = (threading.Event() for _ in range(3))
     load = NullWorker.load_model
 
-    def load_model(self: NullWorker) -> LoadReport:
+    def load_model(self: NullWorker, plan: RankPlan) -> LoadReport:
         is_loading.set()
         assert may_go_on.wait(20)
-        return load(self)
+        return load(self, plan)
 
     def shutdown(self: NullWorker) -> None:
         is_shut_down.set()

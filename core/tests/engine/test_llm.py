@@ -98,7 +98,8 @@ def test_the_report_says_who_decided_what(null_models: NullModels) -> None:
         assert authors["max_model_len"] == "checkpoint"
         assert authors["max_num_seqs"] == "core"
         assert report.platform == "null"
-        assert report.attention_backends == {"null/none": 1}
+        assert report.attention_backends == {"reference/torch": 2}
+        assert llm.plan is report.plan
         lines = "\n".join(report.lines())
         assert "platform null: asked for" in lines
         assert "1000 blocks of 4" in lines

@@ -20,34 +20,29 @@ PROGRAM = """
 import sys
 import torch
 import gguf, safetensors.torch
-from dougong.checkpoint import read_config, resolve_reference
-from dougong.contracts import ConfigView, Registration, WorkerContext
-from dougong.contracts.registration import marked_objects
-from dougong.cpu import kernels
-from dougong.cpu.platform import CpuPlatform
+from dougong.checkpoint import resolve_reference
+from dougong.config import EngineArgs
+from dougong.contracts import WorkerContext
 from dougong.cpu.worker import CpuWorker
+from dougong.engine.planning import plan_start
+from dougong.platforms import open_platform
 
 def memory(field):
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 torch.ones(64, 64) @ torch.ones(64, 64)
-config = read_config(resolve_reference(sys.argv[1]))
-view = ConfigView(
-    model=sys.argv[1], architecture=config["architectures"][0], hf_config=config,
-    dtype=sys.argv[2], kv_cache_dtype=sys.argv[2], block_size=16, max_model_len=256,
-)
-registrations = tuple(
-    Registration(mark=mark, target=target, plugin="cpu", distribution="dougong")
-    for target, mark in marked_objects([vars(kernels)])
-)
+loaded = open_platform("cpu")
+args = EngineArgs(model=sys.argv[1], dtype=sys.argv[2], platform="cpu", max_model_len=256)
+planned = plan_start(args, loaded, resolve_reference(sys.argv[1]))
 worker = CpuWorker(WorkerContext(
-    platform=CpuPlatform(), config=view, model_path=sys.argv[1], registrations=registrations
+    platform=loaded.platform, config=planned.config.view(), model_path=sys.argv[1],
+    registrations=loaded.registrations,
 ))
 worker.init_device()
 open("/proc/self/clear_refs", "w").write("5")
 before = memory("VmRSS")
-report = worker.load_model()
+report = worker.load_model(planned.plan.rank_plan)
 assert "cpu/packed_linear" in report.implementations["linear"], report
 print(report.weight_bytes, memory("VmHWM") - before)
 """

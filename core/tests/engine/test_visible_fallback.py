@@ -29,7 +29,8 @@ def test_without_a_compiler_plain_torch_answers_and_the_reason_is_on_the_screen(
     empty = tmp_path / "empty"
     empty.mkdir()
     done = generate(folder, str(empty), tmp_path / "cache")
-    assert "cpu/packed_linear (op linear)" in done.stderr
+    assert "op and path fallback: " in done.stderr
+    assert "op linear (plain torch at " in done.stderr
     assert "no C++ compiler" in done.stderr
     assert done.stderr.count("no C++ compiler") <= 2, "one sentence for the ops, one for attention"
 
@@ -38,4 +39,4 @@ def test_with_the_kernels_there_is_nothing_to_warn_of(tmp_path: Path) -> None:
     folder = write_tiny_checkpoint(tmp_path / "model")
     home = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     done = generate(folder, os.environ["PATH"], Path(home))
-    assert "passed over" not in done.stderr
+    assert "fallback" not in done.stderr

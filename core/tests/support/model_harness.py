@@ -192,7 +192,7 @@ class ModelHarness:
         if index is None:
             index = len(self._groups)
             self._groups.append(_Group(spec, backend.make_builder(spec, layout, self.device)))
-        layer.bind_backend(backend.make_impl(request, layer.scale))
+        layer.bind_backend((backend.name,), backend.make_impl(request, layer.scale))
         layer.bind_cache(index, self._make_cache(layout, num_blocks))
 
     def _make_cache(self, layout: KVLayout, num_blocks: int) -> list[torch.Tensor]:

@@ -27,6 +27,7 @@ class PagedCase:
     head_dim: int = 16
     block_size: int = 16
     dtype: torch.dtype = torch.float32
+    kv_dtype: torch.dtype | None = None  # None: as dtype
 
     def values(self) -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]:
         """Queries, keys and values per sequence: ``[len, heads, head_dim]``."""
@@ -49,13 +50,13 @@ class PagedCase:
         soft_cap: float | None = None,
     ) -> torch.Tensor:
         """``[num_tokens, num_heads, head_dim]`` as the backend computes it."""
-        name = str(self.dtype).removeprefix("torch.")
+        kv_dtype = _name(self.kv_dtype or self.dtype)
         request = AttentionRequest(
             num_heads=self.num_heads,
             num_kv_heads=self.num_kv_heads,
             head_dim=self.head_dim,
-            dtype=name,
-            kv_dtype=name,
+            dtype=_name(self.dtype),
+            kv_dtype=kv_dtype,
             block_size=self.block_size,
             sliding_window=sliding_window,
             soft_cap=soft_cap,
@@ -65,7 +66,7 @@ class PagedCase:
         spec = KVCacheSpec(
             num_kv_heads=self.num_kv_heads,
             head_dim=self.head_dim,
-            dtype=name,
+            dtype=kv_dtype,
             block_size=self.block_size,
             sliding_window=sliding_window,
         )
@@ -73,13 +74,13 @@ class PagedCase:
         blocks = self._blocks()
         num_blocks = 1 + max(block for row in blocks for block in row)
         cache = [
-            torch.full(buffer.shape(num_blocks + 1), torch.nan, dtype=self.dtype)
+            torch.full(buffer.shape(num_blocks + 1), torch.nan, dtype=getattr(torch, buffer.dtype))
             for buffer in layout.buffers
         ]
         impl = backend.make_impl(request, self.head_dim**-0.5)
         queries, keys, values = self.values()
         impl.write_kv(torch.cat(keys), torch.cat(values), cache, self._slots(blocks))
-        common = self._common(blocks, stranger=num_blocks)
+        common = self.common(blocks, stranger=num_blocks)
         builder = backend.make_builder(spec, layout, torch.device("cpu"))
         q = torch.cat(queries)
         out = torch.full_like(q, torch.nan)
@@ -103,7 +104,11 @@ class PagedCase:
             ]
         )
 
-    def _common(self, blocks: list[list[int]], stranger: int) -> CommonAttentionMetadata:
+    def common(
+        self, blocks: list[list[int]] | None = None, stranger: int = 0
+    ) -> CommonAttentionMetadata:
+        """The step's lengths and places; past a sequence's end the table holds ``stranger``."""
+        blocks = self._blocks() if blocks is None else blocks
         width = max(len(row) for row in blocks) + 1
         table = [row + [stranger] * (width - len(row)) for row in blocks]
         starts = torch.tensor([0, *self.query_lens]).cumsum(0).int()
@@ -124,11 +129,16 @@ class PagedCase:
 
 
 def dense_attention(
-    case: PagedCase, sliding_window: int | None = None, soft_cap: float | None = None
+    case: PagedCase,
+    sliding_window: int | None = None,
+    soft_cap: float | None = None,
+    stored_as: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """The same in float64, without pages: the definition."""
+    """The same in float64, without pages: the definition; with keys and values rounded to
+    ``stored_as``, if any."""
     outs = []
-    for q, k, v in zip(*case.values(), strict=True):
+    for q, *stored in zip(*case.values(), strict=True):
+        k, v = (one if stored_as is None else one.to(stored_as) for one in stored)
         repeats = case.num_heads // case.num_kv_heads
         keys = k.double().repeat_interleave(repeats, 1)
         values = v.double().repeat_interleave(repeats, 1)
@@ -143,3 +153,7 @@ def dense_attention(
         probs = scores.masked_fill(~seen, -torch.inf).softmax(-1)
         outs.append(torch.einsum("hqk,khd->qhd", probs, values))
     return torch.cat(outs)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

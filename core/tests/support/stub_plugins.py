@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -250,3 +251,73 @@ packages = ["{path}"]
 """
         )
         return folder
+
+
+COUNTED_OPS = """
+import functools
+
+from torch.nn import functional as F
+
+from dougong.ops import CustomOp, FusedAddRMSNorm, RMSNorm, RotaryEmbedding, register_kernel
+
+
+def counted(op):
+    # A test wants to know whether the core's own implementation ran, too; once per process.
+    native = op.forward_native
+    if hasattr(native, "__wrapped__"):
+        return
+
+    @functools.wraps(native)
+    def forward_native(self, *args):
+        count(f"native {op.key}")
+        return native(self, *args)
+
+    op.forward_native = forward_native
+
+
+counted(FusedAddRMSNorm)
+counted(RotaryEmbedding)
+
+
+@CustomOp.register_oot("fused_add_rms_norm")
+class StubAddRMSNorm(FusedAddRMSNorm):
+    def forward_oot(self, x, residual):
+        count("oot fused_add_rms_norm")
+        total = x if residual is None else x + residual
+        return F.rms_norm(total, self.weight.shape, self.weight, self.eps), total
+
+
+@CustomOp.register_oot("rms_norm")
+class StubRMSNorm(RMSNorm):
+    def forward_oot(self, x):
+        count("oot rms_norm")
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+@register_kernel("rotary_embedding", name="{name}/rotary", priority=1)
+class StubRotary:
+    def __init__(self, op):
+        self._native = type(op).forward_native.__wrapped__.__get__(op)
+
+    def __call__(self, positions, q, k):
+        count("kernel rotary_embedding")
+        return self._native(positions, q, k)
+"""
+"""Hooks of a wheel of ops, for every Llama: a class for ``fused_add_rms_norm``, a kernel for
+``rotary_embedding``, and a class for ``rms_norm``, which no Llama has. Each of them, and the core's
+own implementation of the first two, adds a line per call to the file in STUB_COUNTER."""
+
+
+def op_wheel(name: str = "stubops") -> Stub:
+    """A wheel without a platform that brings `COUNTED_OPS` to every platform."""
+    hooks = COUNTED_OPS.replace("{name}", name)
+    return Stub(distribution=name, package=name, name=name, has_platform=False, hooks=hooks)
+
+
+def count_calls(file: Path) -> dict[str, Counter[int]]:
+    """What was counted in STUB_COUNTER: what → process → how often."""
+    found: dict[str, Counter[int]] = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        pid, _, what = line.partition(" ")
+        found.setdefault(what, Counter())[int(pid)] += 1
+    return found

@@ -61,3 +61,13 @@ def test_the_table_lists_every_variable_once_with_a_reason() -> None:
     assert len(set(names)) == len(names)
     assert all(variable.type and variable.default and variable.why for variable in envs.TABLE)
     assert {"DOUGONG_CACHE", "DOUGONG_PLATFORM", "DOUGONG_PLUGINS", "DOUGONG_LOG_LEVEL"} <= {*names}
+
+
+def test_of_the_variables_that_conditions_name_those_that_are_set_are_read_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ACME_FAST", " 1")
+    monkeypatch.setenv("ACME_EMPTY", "")
+    monkeypatch.delenv("ACME_UNSET", raising=False)
+    found = envs.condition_variables(["ACME_UNSET", "ACME_FAST", "ACME_EMPTY", "ACME_FAST"])
+    assert found == {"ACME_EMPTY": "", "ACME_FAST": " 1"}

@@ -1,15 +1,26 @@
-"""Attention as models call it, and the choice of who computes it."""
+"""Attention as models call it, and the backends that may compute it; who does is the plan's."""
 
 from __future__ import annotations
 
-from dougong.attention.choice import AttentionChoice, choose_backend
+from dougong.attention.first_use import FirstUse, watched_builder, watched_impl
 from dougong.attention.layer import Attention, AttentionStep
-from dougong.attention.parts_check import check_attention_parts
+from dougong.attention.loading import load_backends
+from dougong.attention.outline import layers_by_index, outline_attention
+from dougong.attention.paired import PairedBackend
+from dougong.attention.parts import Classified, check_attention_parts, make_builder, make_impl
 
 __all__ = [
     "Attention",
-    "AttentionChoice",
     "AttentionStep",
+    "Classified",
+    "FirstUse",
+    "PairedBackend",
     "check_attention_parts",
-    "choose_backend",
+    "layers_by_index",
+    "load_backends",
+    "make_builder",
+    "make_impl",
+    "outline_attention",
+    "watched_builder",
+    "watched_impl",
 ]

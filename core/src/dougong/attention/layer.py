@@ -39,6 +39,12 @@ class Attention(nn.Module):
         scale: Factor of ``q @ k``.
         sliding_window: Tokens a query sees, itself included; ``None``: all.
         soft_cap: Cap on scores; ``None``: none.
+
+    Attributes:
+        backends: Name of the backend that is bound, or of a pair's prefill and decode backend;
+            empty: none yet.
+        group_index: KV cache group whose metadata it reads.
+        kv_cache: Its buffers, once the worker allocated them.
     """
 
     def __init__(
@@ -59,12 +65,13 @@ class Attention(nn.Module):
         self.scale = scale
         self.sliding_window = sliding_window
         self.soft_cap = soft_cap
+        self.backends: tuple[str, ...] = ()
         self.group_index = 0
         self.kv_cache: Sequence[torch.Tensor] = ()
         self._impl: AttentionImpl | None = None
 
     def request(self, dtype: str, kv_dtype: str, block_size: int | None) -> AttentionRequest:
-        """What this layer asks of a backend."""
+        """What this layer asks of a backend that serves every phase."""
         return AttentionRequest(
             num_heads=self.num_heads,
             num_kv_heads=self.num_kv_heads,
@@ -76,8 +83,15 @@ class Attention(nn.Module):
             soft_cap=self.soft_cap,
         )
 
-    def bind_backend(self, impl: AttentionImpl) -> None:
-        """Compute with ``impl`` from now on."""
+    @property
+    def impl(self) -> AttentionImpl:
+        """Who computes; `bind_backend` was called before."""
+        assert self._impl is not None, "the worker binds a backend before the first step"
+        return self._impl
+
+    def bind_backend(self, backends: tuple[str, ...], impl: AttentionImpl) -> None:
+        """Compute with ``impl`` from now on, made by the backend or the pair so named."""
+        self.backends = backends
         self._impl = impl
 
     def bind_cache(self, group_index: int, kv_cache: Sequence[torch.Tensor]) -> None:

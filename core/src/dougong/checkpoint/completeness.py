@@ -62,6 +62,8 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def _safetensors_problems(files: CheckpointFiles) -> list[str]:
+    if not files.weights and files.index is None:
+        return ["no weight file is there, only the configuration"]
     problems: list[str] = []
     headers: dict[str, tuple[TensorHeader, ...]] = {}
     for path in files.weights:
@@ -72,7 +74,7 @@ def _safetensors_problems(files: CheckpointFiles) -> list[str]:
             continue
         problems += _length_problems(path, headers[path.name])
     if files.index is None:
-        problems += _missing_parts(files.weights)
+        problems += missing_parts(files.weights)
         problems += _repeated_names(headers.values())
     else:
         problems += _index_problems(files, files.index, headers)
@@ -113,7 +115,7 @@ def _gguf_problems(files: CheckpointFiles) -> list[str]:
         problems += _length_problems(path, header.tensors)
         tensors.append(header.tensors)
         promised = header.metadata.get("split.tensors.count", promised)
-    problems += _missing_parts(files.weights)
+    problems += missing_parts(files.weights)
     problems += _repeated_names(tensors)
     found = sum(len(entries) for entries in tensors)
     if promised is not None and not problems and found != promised:
@@ -139,8 +141,8 @@ def _length_problems(path: Path, headers: Sequence[TensorHeader]) -> list[str]:
     ]
 
 
-def _missing_parts(paths: Iterable[Path]) -> list[str]:
-    """Gaps in files that number themselves (``x-00002-of-00003``), without an index."""
+def missing_parts(paths: Iterable[Path]) -> list[str]:
+    """Gaps in files that number themselves (``x-00002-of-00003``), one sentence each."""
     present: dict[tuple[str, str, str], set[int]] = {}
     for path in paths:
         if match := _PART.fullmatch(path.name):

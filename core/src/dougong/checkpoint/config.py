@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from dougong.checkpoint.files import CheckpointFiles, CheckpointFormat
-from dougong.checkpoint.weight_summary import read_weight_summary
+from dougong.checkpoint.weight_summary import find_weight_summary
 from dougong.errors import CheckpointError
+
+UNSTATED_DTYPE = "bfloat16"
+"""Of a checkpoint that names no dtype and whose weights are not here: most are stored so."""
 
 
 def read_config(files: CheckpointFiles) -> dict[str, Any]:
@@ -16,7 +20,8 @@ def read_config(files: CheckpointFiles) -> dict[str, Any]:
     Keys are those of config.json, and these are made uniform:
 
     * ``torch_dtype``: dtype name, from ``torch_dtype`` or ``dtype`` or else from how most weights
-      are stored (`WeightSummary.torch_dtype`);
+      are stored (`WeightSummary.torch_dtype`); `UNSTATED_DTYPE` where no weight file is here
+      either;
     * ``rope_parameters``, ``rope_theta`` and ``rope_scaling`` agree, whichever generation of
       `transformers` wrote them: ``rope_parameters`` holds ``rope_type`` (``"default"`` if plain)
       and ``rope_theta`` where it is known; ``rope_scaling`` is ``None`` for plain rotation. A
@@ -57,10 +62,18 @@ def _read_json_config(files: CheckpointFiles) -> dict[str, Any]:
 
 
 def _settle_dtype(config: dict[str, Any], files: CheckpointFiles) -> None:
-    stated = config.get("torch_dtype") or config.pop("dtype", None)
+    stated = stated_dtype(config)
     config.pop("dtype", None)
-    dtype = stated if isinstance(stated, str) else read_weight_summary(files).torch_dtype
-    config["torch_dtype"] = dtype.removeprefix("torch.")
+    if stated is None:
+        summary = find_weight_summary(files)
+        stated = summary.torch_dtype if summary else UNSTATED_DTYPE
+    config["torch_dtype"] = stated
+
+
+def stated_dtype(config: Mapping[str, Any]) -> str | None:
+    """The dtype that a config.json itself names, under its old or its new key."""
+    stated = config.get("torch_dtype") or config.get("dtype")
+    return stated.removeprefix("torch.") if isinstance(stated, str) else None
 
 
 def settle_rope(config: dict[str, Any]) -> None:

@@ -22,7 +22,8 @@ class CheckpointFiles:
         reference: What the user asked for, word for word.
         format: Which of the two families of files this is.
         folder: Where config, tokenizer and templates lie, if they are separate files.
-        weights: Weight files in reading order: shards of one model, or parts of one split GGUF.
+        weights: Weight files in reading order: shards of one model, or parts of one split GGUF;
+            empty where only the configuration was asked for and no weight file is here.
         index: The safetensors index that says which shard holds which tensor, where there is one.
             Shards it names may be missing from ``weights``; `check_complete` says so.
         revision: Commit of the hub the files came from; ``None`` for local files.

@@ -12,7 +12,7 @@ from dougong import envs
 from dougong.checkpoint.completeness import read_index
 from dougong.checkpoint.demo import DEMO
 from dougong.checkpoint.files import CheckpointFiles
-from dougong.checkpoint.local import INDEX, choose_safetensors, group_gguf, local_files
+from dougong.checkpoint.local import CONFIG, INDEX, choose_safetensors, group_gguf, local_files
 from dougong.checkpoint.progress import is_shown
 from dougong.checkpoint.unreachable import is_unreachable
 from dougong.errors import CheckpointError
@@ -36,7 +36,12 @@ _PUBLIC_HUB = "https://huggingface.co"
 
 
 def hub_files(
-    repo: str, selector: str | None, *, revision: str | None, progress: bool | None
+    repo: str,
+    selector: str | None,
+    *,
+    revision: str | None,
+    progress: bool | None,
+    needs_weights: bool = True,
 ) -> CheckpointFiles:
     """Fetch what is needed of a repository: config, tokenizer, and one set of weights.
 
@@ -48,10 +53,11 @@ def hub_files(
             GGUF.
         revision: Branch, tag or commit; ``None``: the default branch.
         progress: See `resolve_reference`.
+        needs_weights: See `resolve_reference`.
 
     Raises:
-        CheckpointError: No such repository, revision or file; no access; no room; no network and no
-            earlier copy.
+        CheckpointError: No such repository, revision or file; no weights in it, even where they are
+            not needed now; no access; no room; no network and no earlier copy.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
@@ -65,9 +71,9 @@ def hub_files(
     try:
         info = api.model_info(repo, revision=revision)
         names = [sibling.rfilename for sibling in info.siblings or ()]
-        chosen = _choose(repo, names, selector)
+        chosen = _wanted(_choose(repo, names, selector), needs_weights)
         folder = _fetch(api, repo, revision, chosen, progress)
-        if chosen == [INDEX]:
+        if chosen == [INDEX] and needs_weights:
             shards = sorted(set(read_index(folder / INDEX).values()))
             folder = _fetch(api, repo, folder.name, shards, progress)
     except CheckpointError:
@@ -87,20 +93,47 @@ def hub_files(
     except Exception as exc:
         if is_unreachable(exc):
             folder = _cached_folder(repo, revision, exc)
-            chosen = _choose(repo, _relative_names(folder), selector)
+            chosen = _choose_cached(repo, folder, selector, needs_weights, exc)
         elif isinstance(exc, OSError):  # the hub says no, or the disk does
             raise CheckpointError(
                 f"{repo} could not be fetched from {_hub()}: {type(exc).__name__}: {exc}"
             ) from exc
         else:
             raise
-    return _local(repo, selector, folder, chosen)
-
-
-def _local(repo: str, selector: str | None, folder: Path, chosen: Sequence[str]) -> CheckpointFiles:
     reference = f"{repo}:{selector}" if selector else repo
-    path = folder / chosen[0] if chosen[0].endswith(".gguf") else folder
-    return local_files(reference, path, revision=folder.name)
+    path = folder / chosen[0] if _is_gguf(chosen) else folder
+    return local_files(reference, path, revision=folder.name, needs_weights=needs_weights)
+
+
+def _is_gguf(chosen: Sequence[str]) -> bool:
+    return bool(chosen) and chosen[0].endswith(".gguf")
+
+
+def _wanted(chosen: list[str], needs_weights: bool) -> list[str]:
+    """Of the chosen weight files those to fetch: an index is small and says how large they are."""
+    if needs_weights:
+        return chosen
+    if _is_gguf(chosen):
+        _logger.info("%s has its configuration inside, so all of it is fetched", chosen[0])
+        return chosen
+    return [name for name in chosen if name == INDEX]
+
+
+def _choose_cached(
+    repo: str, folder: Path, selector: str | None, needs_weights: bool, cause: Exception
+) -> list[str]:
+    """As `_choose`, of what an earlier run fetched; that may have been the configuration alone."""
+    names = _relative_names(folder)
+    has_weights = any(name.endswith((".safetensors", ".gguf")) for name in names)
+    if has_weights or CONFIG not in names:
+        return _choose(repo, names, selector)
+    if needs_weights:
+        raise CheckpointError(
+            f"Of {repo} this machine has the configuration and no weights, and they could not be "
+            f"fetched from {_hub()} ({type(cause).__name__}: {cause}). Try again with a network, "
+            "or fetch them elsewhere and name their folder."
+        ) from cause
+    return []
 
 
 def _choose(repo: str, names: Sequence[str], selector: str | None) -> list[str]:
@@ -148,8 +181,7 @@ def _fetch(
             hidden = {**kwargs, "disable": not is_shown(progress)}
             super().__init__(*args, **hidden)  # type: ignore[no-untyped-call] # not annotated there
 
-    alone = all(name.endswith(".gguf") for name in weights)
-    wanted = [*weights] if alone else [*weights, *_COMPANIONS]
+    wanted = [*weights] if _is_gguf(weights) else [*weights, *_COMPANIONS]
     folder = api.snapshot_download(
         repo,
         revision=revision,

@@ -11,18 +11,27 @@ from dougong.checkpoint.completeness import read_index
 from dougong.checkpoint.files import CheckpointFiles, CheckpointFormat
 from dougong.errors import CheckpointError
 
+CONFIG = "config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _SPLIT = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 _OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth")
 
 
-def local_files(reference: str, path: Path, *, revision: str | None = None) -> CheckpointFiles:
+def local_files(
+    reference: str, path: Path, *, revision: str | None = None, needs_weights: bool = True
+) -> CheckpointFiles:
     """Files of a folder, or of a GGUF file.
 
     A folder with safetensors is read as such even if GGUF files lie beside them. Which safetensors:
     those the index names; without an index ``model.safetensors``; without that, all but
     ``consolidated*`` (a second copy of the same weights in another layout).
+
+    Args:
+        reference: As the user wrote it.
+        path: Folder or file.
+        revision: Commit of the hub it came from.
+        needs_weights: Without, a folder that has a config.json and no weight is a checkpoint too.
 
     Raises:
         CheckpointError: No weights there, or several models to choose from.
@@ -43,6 +52,8 @@ def local_files(reference: str, path: Path, *, revision: str | None = None) -> C
     if models:
         listed = ", ".join(sorted(model[0] for model in models))
         raise CheckpointError(f"{path} holds several GGUF models: {listed}. Name one of them.")
+    if not needs_weights and CONFIG in names:
+        return CheckpointFiles(reference, CheckpointFormat.SAFETENSORS, path, (), revision=revision)
     raise CheckpointError(_nothing_there(path))
 
 

@@ -14,7 +14,11 @@ _HUB_ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<selector>[^:]+))?")
 
 
 def resolve_reference(
-    model: str, *, revision: str | None = None, progress: bool | None = None
+    model: str,
+    *,
+    revision: str | None = None,
+    progress: bool | None = None,
+    needs_weights: bool = True,
 ) -> CheckpointFiles:
     """Find a model's files, fetching them if need be.
 
@@ -26,6 +30,9 @@ def resolve_reference(
         model: What the user typed.
         revision: Branch, tag or commit of a Hugging Face id; an error for anything else.
         progress: Draw bars on stderr; ``None``: only when it is a terminal.
+        needs_weights: Without: a folder with a config.json alone will do, and of a hub's
+            safetensors only configuration and tokenizer are fetched. A GGUF file has its
+            configuration inside, so it is fetched as ever.
 
     Raises:
         CheckpointError: Nothing there by that name (with the nearest name), no weights in it, or
@@ -34,7 +41,7 @@ def resolve_reference(
     path = Path(model).expanduser()
     if path.exists():
         _check_no_revision(model, revision)
-        return local_files(model, path)
+        return local_files(model, path, needs_weights=needs_weights)
     if model == DEMO:
         _check_no_revision(model, revision)
         return demo_files(progress=progress)
@@ -46,7 +53,13 @@ def resolve_reference(
         )
     from dougong.checkpoint.hub import hub_files
 
-    return hub_files(match["repo"], match["selector"], revision=revision, progress=progress)
+    return hub_files(
+        match["repo"],
+        match["selector"],
+        revision=revision,
+        progress=progress,
+        needs_weights=needs_weights,
+    )
 
 
 def _looks_like_path(model: str) -> bool:

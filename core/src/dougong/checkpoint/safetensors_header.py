@@ -33,6 +33,16 @@ def safetensors_tensor_headers(path: Path) -> tuple[TensorHeader, ...]:
     return tuple(sorted(headers, key=lambda header: (header.offset_bytes, header.name)))
 
 
+def read_safetensors_metadata(path: Path) -> dict[str, str]:
+    """What whoever wrote the file put beside its tensors; empty where there is nothing.
+
+    Raises:
+        CheckpointError: Missing, or not a safetensors header.
+    """
+    metadata = _read_header(path)[1].get("__metadata__")
+    return {str(k): str(v) for k, v in metadata.items()} if isinstance(metadata, dict) else {}
+
+
 def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
     """Offset of the data and the parsed JSON."""
     try:

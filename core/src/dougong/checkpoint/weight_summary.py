@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from dougong.checkpoint.completeness import missing_parts, read_index
 from dougong.checkpoint.files import CheckpointFiles
 from dougong.checkpoint.headers import TensorHeader, tensor_headers
 from dougong.checkpoint.tied_head import has_tied_head
+from dougong.errors import CheckpointError
 
 _DTYPE_OF_FORMAT = {"F64": "float32", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -53,6 +55,10 @@ def read_weight_summary(files: CheckpointFiles) -> WeightSummary:
         CheckpointError: A header is damaged or a file is missing.
     """
     headers = tensor_headers(files)
+    if not headers:
+        raise CheckpointError(
+            f"{files.reference} has no weights here. Name a checkpoint with its weight files."
+        )
     by_format: dict[str, list[TensorHeader]] = {}
     for header in headers:
         by_format.setdefault(header.format, []).append(header)
@@ -74,13 +80,28 @@ def read_weight_summary(files: CheckpointFiles) -> WeightSummary:
     )
 
 
-def dtype_for_format(storage_format: str) -> str:
+def find_weight_summary(files: CheckpointFiles) -> WeightSummary | None:
+    """The same; ``None`` where weight files are missing, so that a sum would be wrong.
+
+    Raises:
+        CheckpointError: A header is damaged.
+    """
+    if not files.weights or missing_parts(files.weights):
+        return None
+    if files.index is not None:
+        present = {path.name for path in files.weights}
+        if not present.issuperset(read_index(files.index).values()):
+            return None
+    return read_weight_summary(files)
+
+
+def dtype_for_format(storage_format: str, default: str = "bfloat16") -> str:
     """Name of the dtype that a storage format is best computed in.
 
-    Quantised formats answer ``"bfloat16"``: the models they were made from are nearly always
+    Quantised formats answer ``default``: the models they were made from are nearly always
     bfloat16, whose range (unlike float16's) their activations need.
     """
-    return _DTYPE_OF_FORMAT.get(storage_format, "bfloat16")
+    return _DTYPE_OF_FORMAT.get(storage_format, default)
 
 
 def _share(group: list[TensorHeader]) -> FormatShare:

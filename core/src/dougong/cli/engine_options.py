@@ -27,11 +27,16 @@ _HELP: dict[str, tuple[Any, str]] = {
     "long_prefill_token_threshold": (int | None, "Tokens of one prompt in one step. Default: all."),
     "enable_prefix_caching": (bool | None, "Reuse the KV of equal prefixes."),
     "scheduling_policy": (str | None, "Order of requests: fcfs or priority."),
-    "attention_backend": (str | None, "Key of the attention backend, as in the start report."),
+    "attention_backend": (str | None, "NAME, or prefill=NAME,decode=NAME; obeyed or refused."),
     "enforce_eager": (bool | None, "No graph capture and no compilation."),
+    "custom_ops": (str | None, "Vendors' ops: all or none, then +OP and -OP, between commas."),
+    "op": (list[str] | None, "KEY=IMPLEMENTATION; obeyed, or the start fails. Repeatable."),
     "device_memory_utilization": (float | None, "Share of the device's memory to use, 0 to 1."),
     "seed": (int | None, "Of every draw without a seed of its own."),
+    "strict": (bool | None, "Refuse every fallback."),
+    "plan": (str | None, "File of `explain --save`: the same plan, or what changed and why."),
 }
+_FLAGS = {"strict"}  # without a form that says no
 _OTHER_NAMES = {"seed": "engine_seed"}  # where a command has an option of that name for requests
 _PANEL = "Engine"
 
@@ -52,7 +57,8 @@ def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _parameter(name: str) -> inspect.Parameter:
     kind, text = _HELP[name]
-    option = typer.Option(help=text, rich_help_panel=_PANEL, show_default=name == "model")
+    spelt = (f"--{name}",) if name in _FLAGS else ()
+    option = typer.Option(*spelt, help=text, rich_help_panel=_PANEL, show_default=name == "model")
     return inspect.Parameter(
         _OTHER_NAMES.get(name, name),
         inspect.Parameter.KEYWORD_ONLY,

@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dougong.contracts.support import KernelReport
+from dougong.config.op_switches import OpSwitches
+from dougong.contracts import Capabilities, KernelReport, OpAssignment
+from dougong.describe import OpSite
+from dougong.planner.op_candidates import OpCandidates, device_request
+from dougong.planner.op_site import SiteVerdict, judge_site
 from dougong.platforms import LoadedPlatform
 
 if TYPE_CHECKING:
     import torch
 
-    from dougong.ops import CustomOp
+    from dougong.ops import CustomOp, OpRegistry
 
 _SIZE = 64
 _EPS = 1e-6
@@ -45,7 +49,7 @@ def check_op(
     """
     import torch
 
-    from dougong.ops import OP_KEYS, BindRequest, OpRegistry, bind_ops
+    from dougong.ops import OpRegistry, bind_ops
 
     arch = next(found.arch for found in loaded.selection.devices if found.index == index)
     claims = loaded.platform.claims(arch)
@@ -54,18 +58,30 @@ def check_op(
     generator = torch.Generator().manual_seed(0)
     weight, x = (torch.randn(shape, generator=generator).to(dtype) for shape in _shapes(op))
     op.get_parameter("weight").copy_(weight)
-    request = BindRequest(
-        dtype=claims.dtypes[0],
-        features=claims.features,
-        loaded=frozenset(name.split()[0] for name in kernels.loaded),
-        missing=kernels.missing,
-    )
-    report = bind_ops(op, OpRegistry.from_registrations(loaded.registrations, OP_KEYS), request)
+    registry = OpRegistry.from_registrations(loaded.registrations)
+    capabilities = Capabilities(claims, loaded.platform.facts(index))
+    verdict = _choose(op, registry, capabilities, kernels)
+    bind_ops(op, registry, [OpAssignment(key=key, paths=("",), pieces=verdict.pieces)])
     with loaded.platform.runtime.inference_mode():
         found = op(x.to(device))
         loaded.platform.runtime.synchronize()
-    detail = "; ".join([f"by {op.implementation} in {claims.dtypes[0]}", *report.notes()])
+    over = (f"passed over: {name}: {why}" for name, why in verdict.objections.items())
+    detail = "; ".join([f"by {op.implementation} in {claims.dtypes[0]}", *over])
     return OpCheck(relative_error(found, _EXPECTED[key](x.double(), weight.double())), detail)
+
+
+def _choose(
+    op: CustomOp, registry: OpRegistry, capabilities: Capabilities, kernels: KernelReport
+) -> SiteVerdict:
+    """The planner's choice for an op that belongs to no model."""
+    from dougong.engine.candidates import condition_environment
+
+    ops = registry.candidates()
+    environment = condition_environment(ops)
+    dtype = capabilities.claims.dtypes[0]
+    request = device_request(capabilities, dtype, kernels, environment)
+    site = OpSite(key=op.key, path="", properties=op.properties())
+    return judge_site(site, OpCandidates.on_device(ops, request, _SIZE), OpSwitches(), {})
 
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from dougong.config.scheduler import SchedulingPolicy
@@ -29,8 +29,12 @@ class EngineOptions(TypedDict, total=False):
     scheduling_policy: SchedulingPolicy | None
     attention_backend: str | None
     enforce_eager: bool | None
+    custom_ops: str | None
+    op: Sequence[str] | None
     device_memory_utilization: float | None
     seed: int | None
+    strict: bool | None
+    plan: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,16 @@ class EngineArgs:
         long_prefill_token_threshold: Tokens of one prompt in one step.
         enable_prefix_caching: Reuse the KV of equal prefixes.
         scheduling_policy: ``fcfs`` or ``priority``.
-        attention_backend: Namespaced key of the attention backend.
+        attention_backend: Name of the attention backend, or ``prefill=NAME,decode=NAME``; obeyed,
+            or the start fails.
         enforce_eager: No graph capture and no compilation.
+        custom_ops: Ops that run a vendor's implementation: ``all`` or ``none``, then ``+op`` and
+            ``-op``, between commas.
+        op: ``KEY=IMPLEMENTATION``, for any number of ops; obeyed, or the start fails.
         device_memory_utilization: Share of the device's memory limit to use, above 0 and at most 1.
         seed: Of everything that draws without a seed of its own.
+        strict: Refuse every fallback.
+        plan: File of a saved plan; the same plan runs, or the start fails and says what changed.
         defaults: No wish of the user: what a command takes for options left open.
 
     Raises:
@@ -97,8 +107,12 @@ class EngineArgs:
     scheduling_policy: SchedulingPolicy | None = None
     attention_backend: str | None = None
     enforce_eager: bool | None = None
+    custom_ops: str | None = None
+    op: Sequence[str] | None = None
     device_memory_utilization: float | None = None
     seed: int | None = None
+    strict: bool | None = None
+    plan: str | None = None
     defaults: tuple[CommandDefault, ...] = ()
 
     def __post_init__(self) -> None:
@@ -106,6 +120,8 @@ class EngineArgs:
         problems = tuple(self._type_problems())
         if problems:
             raise ConfigError("Engine options have the wrong type:", problems)
+        if self.op is not None:  # a list is as welcome; what is frozen holds none
+            object.__setattr__(self, "op", tuple(self.op) or None)
 
     @classmethod
     def option_names(cls) -> tuple[str, ...]:
@@ -136,6 +152,31 @@ class EngineArgs:
             name for name, value in values.items() if value is not None and value != "auto"
         )
 
+    @property
+    def choices(self) -> dict[str, str | int | float | bool]:
+        """What the user chose of how the model runs, as plain values; `with_choices` undoes it."""
+        settled = self.explicit - _NO_CHOICES
+        values = {name: getattr(self, name) for name in self.option_names() if name in settled}
+        if self.op is not None:
+            values["op"] = ",".join(self.op)
+        return values
+
+    def with_choices(self, choices: Mapping[str, str | int | float | bool]) -> EngineArgs:
+        """The same wishes with `choices` where they were left open.
+
+        Raises:
+            ConfigError: An option is unknown, or a value has the wrong type.
+        """
+        unknown = sorted(set(choices) - set(self.option_names()))
+        if unknown:
+            raise ConfigError(f"Unknown engine options {', '.join(unknown)}.")
+        opened: dict[str, Any] = {
+            name: tuple(str(value).split(",")) if name == "op" else value
+            for name, value in choices.items()
+            if name not in self.explicit
+        }
+        return replace(self, **opened)
+
     def _type_problems(self) -> Iterator[str]:
         for name, hint in {"model": str, **get_type_hints(EngineOptions)}.items():
             value, expected = getattr(self, name), _expected(hint)
@@ -145,18 +186,27 @@ class EngineArgs:
             if is_bool_for_number or not isinstance(value, expected):
                 given = f"{value!r}, a {type(value).__name__}"
                 yield f"{name}={given}; it takes {_NOUNS[expected[0]]}."
+            elif isinstance(value, list | tuple):
+                for one in value:
+                    if not isinstance(one, str) or not one.strip():
+                        yield f"{name} has {one!r} in it; each of them is a text (str)."
             elif isinstance(value, str) and not value.strip():
                 yield f"{name}={value!r} is empty; give a value, or leave the option out."
 
 
+_NO_CHOICES = frozenset({"model", "plan"})
 _NOUNS: Mapping[type, str] = {
     str: "a text (str)", int: "a whole number (int)", float: "a number (float)",
-    bool: "True or False (bool)",
+    bool: "True or False (bool)", tuple: "a list of texts (str)",
 }  # fmt: skip
 
 
 def _expected(hint: Any) -> tuple[type, ...]:
     """Types that ``hint`` allows, ``None`` aside; a number may be written without a dot."""
     parts = [part for part in get_args(hint) if part is not type(None)] or [hint]
-    (kind,) = [str if get_origin(part) is Literal else part for part in parts]
-    return (float, int) if kind is float else (kind,)
+    (kind,) = [_ORIGINS.get(get_origin(part), part) for part in parts]
+    return (kind, *_AS_WELL.get(kind, ()))
+
+
+_ORIGINS: Mapping[Any, type] = {Literal: str, Sequence: tuple}
+_AS_WELL: Mapping[type, tuple[type, ...]] = {float: (int,), tuple: (list,)}

@@ -63,13 +63,13 @@ def _resolve_asked(wishes: Wishes, name: str, claimed: tuple[str, ...], platform
             f"{name}={asked} is not a dtype. Platform {platform} takes {', '.join(claimed)}.",
             of=name,
         )
-    elif dtype not in claimed:
-        wishes.refuse(
-            f"{name}={asked} is not supported by platform {platform} on this device, which takes "
-            f"{', '.join(claimed)}. Use one of those, or leave {name} unset.",
-            of=name,
-        )
     else:
+        if dtype not in claimed:
+            wishes.doubt(
+                f"{name}={asked} is not supported by platform {platform} on this device, which "
+                f"takes {', '.join(claimed)}. Use one of those, or leave {name} unset.",
+                of=name,
+            )
         wishes.settle_asked(name, dtype)
         return dtype
     return claimed[0]

@@ -60,10 +60,11 @@ def _drop_preferred_share(wishes: Wishes) -> str:
 def check_kv_fits(
     wishes: Wishes, memory: MemoryConfig, model: ModelConfig, *, weight_bytes: int, kv_bytes: int
 ) -> None:
-    """Refuse weights, or weights and an explicit KV cache, above the budget; with the numbers.
+    """Refuse an explicit KV cache above the budget, with the numbers; weights above it are a doubt,
+    so that planning goes on and finds what else is wrong.
 
     Args:
-        wishes: Refusals are noted there.
+        wishes: Both are noted there.
         memory: The budget.
         model: For its name.
         weight_bytes: Of the loaded parameters.
@@ -74,7 +75,7 @@ def check_kv_fits(
     if memory.free_bytes == budget:
         of_limit += f"; {_gib(budget)} of it is free"
     if weight_bytes >= budget:
-        wishes.refuse(
+        wishes.doubts.append(
             f"The weights of {model.reference} take {_gib(weight_bytes)}, and {_gib(budget)} may "
             f"be used ({of_limit}). Use a narrower dtype, a smaller model, or free memory."
         )

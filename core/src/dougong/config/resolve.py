@@ -1,7 +1,7 @@
 """From wishes, model, capabilities and a platform's proposals to one configuration and its reasons.
 
 Pure: the same arguments give the same answer. Explicit values are obeyed or refused; every problem
-found is in the one error.
+found is in the one error, or left to planning, which adds the candidates' own reasons.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dougong.config.args import EngineArgs
-from dougong.config.decision import CHECKPOINT, CORE, Decision, platform_author
+from dougong.config.decision import CHECKPOINT, CORE, USER, Decision, platform_author
 from dougong.config.dtypes import resolve_dtype, resolve_kv_dtype
 from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan
 from dougong.config.memory import check_kv_fits, resolve_memory
@@ -43,10 +43,14 @@ class Resolution:
     Attributes:
         config: Every value settled but the number of KV blocks.
         decisions: One per option, in the order they were taken.
+        problems: What the user asked for and the device does not claim, and weights that it cannot
+            hold, one sentence each. With any of them nothing may start; they do not keep others
+            from giving their reasons.
     """
 
     config: EngineConfig
     decisions: tuple[Decision, ...]
+    problems: tuple[str, ...] = ()
 
 
 def view_of_wishes(args: EngineArgs, model: ModelConfig) -> ConfigView:
@@ -89,7 +93,7 @@ def resolve(
         changes: What the platform proposes, from `Platform.check_and_update_config`.
 
     Raises:
-        ConfigError: Something cannot work; all problems together.
+        ConfigError: Something cannot work whoever computes; all problems together.
         PluginError: A proposal is malformed, or its value cannot work.
     """
     wishes = Wishes.of_user(args)
@@ -99,13 +103,13 @@ def resolve(
     claims = capabilities.claims
     dtype = resolve_dtype(wishes, model.dtype, claims, platform)
     kv_dtype = resolve_kv_dtype(wishes, dtype, claims, platform)
-    _check_head_size(wishes, model, capabilities)
     compute = ComputeConfig(
         dtype=dtype,
         attention_backend=_settle_default(wishes, "attention_backend", None, "the first that fits"),
         enforce_eager=_settle_default(wishes, "enforce_eager", False),
         seed=_settle_default(wishes, "seed", 0),
     )
+    _record_ways(args, wishes)
     memory = resolve_memory(wishes, capabilities.facts)
     kv_cache = _resolve_kv_cache(wishes, kv_dtype, capabilities, platform)
     kv_token_bytes = model.kv_bytes_per_token(dtype_bytes(kv_dtype))
@@ -134,12 +138,20 @@ def resolve(
         scheduler=scheduler,
         explicit=args.explicit,
     )
-    return Resolution(config, tuple(wishes.decisions))
+    return Resolution(config, tuple(wishes.decisions), tuple(wishes.doubts))
 
 
 def _settle_default(wishes: Wishes, name: str, default: T, reason: str = "default") -> T:
     """The value asked for, else the one that the core takes everywhere."""
     return wishes.settle_or(name, default, CORE, reason, is_default=True)
+
+
+def _record_ways(args: EngineArgs, wishes: Wishes) -> None:
+    """Options that planning obeys, recorded beside those that are settled here."""
+    _settle_default(wishes, "custom_ops", "all", "whatever is registered")
+    if args.op is not None:
+        wishes.settle("op", ", ".join(args.op), USER, "asked for")
+    _settle_default(wishes, "strict", False, "fallbacks are told, not refused")
 
 
 def _check_ranges(wishes: Wishes) -> None:
@@ -155,15 +167,6 @@ def _check_ranges(wishes: Wishes) -> None:
         )
 
 
-def _check_head_size(wishes: Wishes, model: ModelConfig, capabilities: Capabilities) -> None:
-    most = capabilities.claims.max_head_size
-    if most is not None and model.head_dim > most:
-        wishes.refuse(
-            f"{model.reference} has heads of {model.head_dim} elements, and attention on this "
-            f"device takes at most {most}. Choose another platform."
-        )
-
-
 def _resolve_kv_cache(
     wishes: Wishes, kv_dtype: str, capabilities: Capabilities, platform: str
 ) -> KVCachePlan:
@@ -172,7 +175,7 @@ def _resolve_kv_cache(
         "block_size", sizes[0], platform_author(platform), "preferred by this device"
     )
     if block_size not in sizes:
-        wishes.refuse(
+        wishes.doubt(
             f"block_size={block_size} is not supported by platform {platform} on this device, "
             f"which takes {_listed(sizes)}. Use one of those, or leave block_size unset.",
             of="block_size",

@@ -55,6 +55,7 @@ class Wishes:
         asked: By option: what was asked for, by whom.
         decisions: Final values so far.
         problems: What the user must change.
+        doubts: The same, where planning can go on all the same and find more reasons.
         faults: What a plugin's vendor must change.
         plugin: Name of the platform whose proposals were taken in.
     """
@@ -62,6 +63,7 @@ class Wishes:
     asked: dict[str, Wish]
     decisions: list[Decision] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     plugin: str | None = None
 
@@ -115,6 +117,17 @@ class Wishes:
         self.settle(name, default, author, reason, is_default=is_default)
         return default
 
+    def doubt(self, problem: str, *, of: str) -> None:
+        """Note that the device does not claim the value of an option, which is taken all the same.
+
+        What the user asked for is refused once every candidate has been asked, so that the message
+        has their reasons too; what a platform proposed is refused at once.
+        """
+        if self.is_explicit(of):
+            self.doubts.append(problem)
+        else:
+            self.refuse(problem, of=of)
+
     def refuse(self, problem: str, *, of: str | None = None) -> None:
         """Note something that cannot work.
 
@@ -137,7 +150,7 @@ class Wishes:
 
         Raises:
             PluginError: A platform proposed what cannot work.
-            ConfigError: The user asked for what cannot work.
+            ConfigError: The user asked for what cannot work; doubts are told with it.
         """
         if self.faults:
             lines = [
@@ -146,7 +159,7 @@ class Wishes:
             ]
             raise PluginError("\n".join(lines), plugin=self.plugin)
         if self.problems:
-            raise ConfigError("The configuration cannot work:", tuple(self.problems))
+            raise ConfigError("The configuration cannot work:", (*self.problems, *self.doubts))
 
     def apply_changes(self, platform: str, changes: Sequence[ConfigChange]) -> None:
         """Take over what a platform proposes, never over what the user set.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dougong.contracts.attention import (
     AttentionBackend,
     AttentionImpl,
+    AttentionLimits,
     AttentionMetadataBuilder,
     AttentionPhase,
     AttentionRequest,
@@ -17,6 +18,20 @@ from dougong.contracts.attention import (
 )
 from dougong.contracts.capabilities import Capabilities, Claims, DeviceFacts, QuantizationSupport
 from dougong.contracts.communicator import Communicator, DeadlinePhase, GroupKind, GroupOptions
+from dougong.contracts.conditions import (
+    AtLeast,
+    AtMost,
+    Between,
+    BindRequest,
+    Constraint,
+    MultipleOf,
+    Needs,
+    OneOf,
+    Property,
+    TokenRange,
+    Unmet,
+    token_bounds,
+)
 from dougong.contracts.config_view import ConfigChange, ConfigView
 from dougong.contracts.device import (
     DeviceRuntime,
@@ -39,6 +54,7 @@ from dougong.contracts.kv_cache import (
 from dougong.contracts.layers import LinearMethod, LoRAWrapper, MoEBackend
 from dougong.contracts.platform import Platform
 from dougong.contracts.plugin import Available, DeviceInfo, NotHere, PlatformPlugin, ProbeAnswer
+from dougong.contracts.rank_plan import AttentionAssignment, OpAssignment, OpPiece, RankPlan
 from dougong.contracts.registration import Mark, Registration, RegistrationKind
 from dougong.contracts.support import Fault, KernelReport, Support
 from dougong.contracts.version import CONTRACT_VERSION
@@ -56,6 +72,7 @@ from dougong.errors import (
     ConfigError,
     DeviceError,
     DeviceLost,
+    ImplementationError,
     KernelFault,
     OutOfDeviceMemory,
     PeerLost,
@@ -73,12 +90,18 @@ from dougong.messages.step import (
 
 __all__ = [
     "CONTRACT_VERSION",
+    "AtLeast",
+    "AtMost",
+    "AttentionAssignment",
     "AttentionBackend",
     "AttentionImpl",
+    "AttentionLimits",
     "AttentionMetadataBuilder",
     "AttentionPhase",
     "AttentionRequest",
     "Available",
+    "Between",
+    "BindRequest",
     "CachedRequestData",
     "Capabilities",
     "Claims",
@@ -88,6 +111,7 @@ __all__ = [
     "ConfigChange",
     "ConfigError",
     "ConfigView",
+    "Constraint",
     "DeadlinePhase",
     "DeviceError",
     "DeviceFacts",
@@ -102,6 +126,7 @@ __all__ = [
     "GraphSupport",
     "GroupKind",
     "GroupOptions",
+    "ImplementationError",
     "IntermediateTensors",
     "KVBuffer",
     "KVCacheConfig",
@@ -120,8 +145,13 @@ __all__ = [
     "MoEBackend",
     "ModelRegistration",
     "ModelRunnerOutput",
+    "MultipleOf",
+    "Needs",
     "NewRequestData",
     "NotHere",
+    "OneOf",
+    "OpAssignment",
+    "OpPiece",
     "OutOfDeviceMemory",
     "PeerLost",
     "Platform",
@@ -129,7 +159,9 @@ __all__ = [
     "PluginError",
     "ProbeAnswer",
     "Profiler",
+    "Property",
     "QuantizationSupport",
+    "RankPlan",
     "Registration",
     "RegistrationKind",
     "SamplingParams",
@@ -139,10 +171,13 @@ __all__ = [
     "Stream",
     "Support",
     "TokenLogprobs",
+    "TokenRange",
+    "Unmet",
     "UnsupportedError",
     "Worker",
     "WorkerContext",
     "WorkerState",
     "dtype_bytes",
     "hookimpl",
+    "token_bounds",
 ]

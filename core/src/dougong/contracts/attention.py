@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -228,18 +228,104 @@ class MLAImpl(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionLimits:
+    """What a backend takes, stated as data, so that it can be printed and asked about elsewhere.
+
+    What is left out is not taken, but where it says otherwise.
+
+    Attributes:
+        dtypes: Of queries; never empty.
+        kv_dtypes: Of the cache; empty: the same dtype as the queries, and no other.
+        head_sizes: Head sizes; empty: any that ``head_size_multiple`` and ``max_head_size`` allow.
+        head_size_multiple: Divides every head size it takes.
+        max_head_size: Largest head size; ``None``: no limit.
+        block_sizes: Tokens per block; empty: any.
+        phases: What it serves; a backend that serves prefill and decode alone, but no step that
+            mixes them, names those two.
+        sliding_window: Takes a window.
+        soft_cap: Takes a cap on scores.
+        sinks: Takes sinks.
+        mla: Takes latent attention, and only that.
+        graph: May run inside a captured graph.
+    """
+
+    dtypes: frozenset[str]
+    kv_dtypes: frozenset[str] = frozenset()
+    head_sizes: frozenset[int] = frozenset()
+    head_size_multiple: int = 1
+    max_head_size: int | None = None
+    block_sizes: tuple[int, ...] = ()
+    phases: frozenset[AttentionPhase] = frozenset(AttentionPhase)
+    sliding_window: bool = False
+    soft_cap: bool = False
+    sinks: bool = False
+    mla: bool = False
+    graph: bool = False
+
+    def check(self, request: AttentionRequest) -> Support:
+        """Whether a request is within these limits; a no names everything that is not."""
+        reasons = tuple(_beyond(self, request))
+        return Support.no("; ".join(reasons)) if reasons else Support.yes()
+
+
+def _beyond(limits: AttentionLimits, request: AttentionRequest) -> Iterator[str]:
+    size = request.head_dim
+    if request.dtype not in limits.dtypes:
+        yield f"dtype {request.dtype}; takes {', '.join(sorted(limits.dtypes))}"
+    kv_dtypes = limits.kv_dtypes or {request.dtype}
+    if request.kv_dtype not in kv_dtypes:
+        yield f"KV dtype {request.kv_dtype}; takes {', '.join(sorted(kv_dtypes))}"
+    if limits.head_sizes and size not in limits.head_sizes:
+        yield f"head size {size}; takes {', '.join(map(str, sorted(limits.head_sizes)))}"
+    if size % limits.head_size_multiple:
+        yield f"head size {size}; takes multiples of {limits.head_size_multiple}"
+    if limits.max_head_size is not None and size > limits.max_head_size:
+        yield f"head size {size}; takes at most {limits.max_head_size}"
+    if limits.block_sizes and request.block_size not in (None, *limits.block_sizes):
+        yield (
+            f"block size {request.block_size}; takes {', '.join(map(str, limits.block_sizes))}"
+        )
+    if request.phase not in limits.phases:
+        yield f"{request.phase} steps; takes {', '.join(sorted(limits.phases))}"
+    if request.is_mla != limits.mla:
+        yield "latent attention; takes plain" if request.is_mla else "takes latent attention only"
+    for is_asked, is_taken, what in (
+        (request.sliding_window is not None, limits.sliding_window, "a sliding window"),
+        (request.soft_cap is not None, limits.soft_cap, "a cap on scores"),
+        (request.has_sinks, limits.sinks, "attention sinks"),
+        (request.needs_graph, limits.graph, "graph capture"),
+    ):
+        if is_asked and not is_taken:
+            yield f"{what}, which it does not take"
+
+
 class AttentionBackend(ABC):
     """One way to do attention. Its name is a namespaced key (``"acme/flash"``).
 
     All queries are free of side effects and answer the same every time; the module imports without
     the vendor's runtime.
+
+    Attributes:
+        name: Equals its key in `Platform.get_attn_backends`.
+        library: Kernel library it calls; where `Platform.import_kernels` reports it missing, the
+            backend is passed over with that reason. ``None``: none.
+        limits: What it takes, where data can say it; ``None``: only `supports` can.
     """
 
     name: str
+    library: str | None = None
+    limits: AttentionLimits | None = None
 
-    @abstractmethod
     def supports(self, request: AttentionRequest) -> Support:
-        """Whether every layer of this kind runs here, in every phase asked for."""
+        """Whether every layer of this kind runs here, in the phase asked for.
+
+        By default as `limits` says. Whether `library` is there is not asked here: this answer is
+        the same with and without the device.
+        """
+        if self.limits is None:
+            return Support.no(f"{type(self).__name__} states neither limits nor supports()")
+        return self.limits.check(request)
 
     @abstractmethod
     def kv_layout(self, spec: KVCacheSpec) -> KVLayout:

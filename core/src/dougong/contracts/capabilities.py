@@ -1,7 +1,9 @@
 """What a chip family claims and what one device measures: facts with names, never chip numbers.
 
 Dtypes are named as torch names them (``"bfloat16"``). An unstated fact makes a condition false, so
-claim only what is certain.
+claim only what is certain. `Claims` and `DeviceFacts` are stored in capability files, whose
+``version`` counts their meaning: a field added later has a default that claims nothing, so that
+files written before keep their sense; any other change raises the version.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ class QuantizationSupport:
         format: Name of the format in the checkpoint's own vocabulary (``"q4_1"``, ``"fp8"``).
         storage: Dtype of the stored weight (``"uint8"``).
         activation_dtypes: Dtypes of the other operand.
-        is_native: Computed in the stored form; otherwise dequantized at load.
+        is_native: Computed in the stored form; otherwise dequantized where ``dequantized`` says.
         kernel: Name of the implementation, as ``explain`` shows it.
+        scale_layout: How the scales lie (``"group 32, float16 scale and minimum"``).
+        dequantized: ``"in the kernel"``, ``"per step"``, ``"at load"``; with ``is_native`` where
+            the kernel itself does it, if it does.
     """
 
     format: str
@@ -27,6 +32,8 @@ class QuantizationSupport:
     activation_dtypes: tuple[str, ...]
     is_native: bool
     kernel: str
+    scale_layout: str = ""
+    dequantized: str = "in the kernel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

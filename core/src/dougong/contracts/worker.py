@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dougong.contracts.config_view import ConfigView
 from dougong.contracts.kv_cache import KVCacheConfig, KVCacheGroup, KVLayout
+from dougong.contracts.rank_plan import RankPlan
 from dougong.contracts.registration import Registration
+from dougong.contracts.support import KernelReport
 from dougong.messages.step import ModelRunnerOutput, SchedulerOutput
 
 if TYPE_CHECKING:
@@ -81,9 +83,10 @@ class LoadReport:
     Attributes:
         weight_bytes: Bytes of the parameters on the device.
         seconds: Time taken.
-        attention_backends: Backend name → number of layers.
-        implementations: Op → implementation → how many times bound.
-        notes: Fallbacks and oddities, one sentence each, as the operator reads them.
+        attention_backends: Backend name → layers that it was bound to, for prefill or decode.
+        implementations: Op → implementation → ops that it was bound to.
+        notes: Oddities, one sentence each, as the operator reads them.
+        kernels: What `Worker.init_device` returned on this rank.
     """
 
     weight_bytes: int
@@ -91,6 +94,7 @@ class LoadReport:
     attention_backends: Mapping[str, int] = field(default_factory=dict)
     implementations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kernels: KernelReport = field(default_factory=KernelReport)
 
 
 class StepHandle(Protocol):
@@ -124,12 +128,21 @@ class Worker(ABC):
         self.state = WorkerState.CREATED
 
     @abstractmethod
-    def init_device(self) -> None:
-        """Open the device and import kernels. ``CREATED`` → ``DEVICE_READY``."""
+    def init_device(self) -> KernelReport:
+        """Open the device and import kernels. ``CREATED`` → ``DEVICE_READY``.
+
+        Returns:
+            What `Platform.import_kernels` found on this rank; the plan is made with it.
+        """
 
     @abstractmethod
-    def load_model(self) -> LoadReport:
-        """Build the model, bind its ops, read its weights. ``DEVICE_READY`` → ``MODEL_LOADED``."""
+    def load_model(self, plan: RankPlan) -> LoadReport:
+        """Build the model, read its weights, bind what ``plan`` names. ``DEVICE_READY`` →
+        ``MODEL_LOADED``.
+
+        Raises:
+            ImplementationError: Something the plan names cannot be made for this model.
+        """
 
     @abstractmethod
     def get_kv_cache_groups(self) -> tuple[tuple[KVCacheGroup, KVLayout], ...]:
@@ -144,11 +157,22 @@ class Worker(ABC):
 
     @abstractmethod
     def initialize_kv_cache(self, config: KVCacheConfig) -> None:
-        """Allocate the cache. ``MODEL_LOADED`` → ``CACHE_READY``."""
+        """Allocate the cache. ``MODEL_LOADED`` → ``CACHE_READY``.
+
+        Raises:
+            UnsupportedError: Its groups are not those that `get_kv_cache_groups` gave, or their
+                blocks are of another size.
+        """
 
     @abstractmethod
     def warm_up(self) -> None:
-        """Run and capture what the first requests need. ``CACHE_READY`` → ``RUNNING``."""
+        """Run and capture what the first requests need, every bound kernel among it.
+        ``CACHE_READY`` → ``RUNNING``.
+
+        Raises:
+            ImplementationError: A kernel or an attention backend raised at its first use. The
+                engine then plans without it, unless the user had chosen it, and starts anew.
+        """
 
     @abstractmethod
     def submit(

@@ -10,6 +10,7 @@ import torch
 from dougong.contracts import (
     AttentionBackend,
     AttentionImpl,
+    AttentionLimits,
     AttentionMetadataBuilder,
     AttentionRequest,
     CommonAttentionMetadata,
@@ -20,8 +21,19 @@ from dougong.contracts import (
 )
 from dougong.cpu import native
 from dougong.cpu.native_library import get_library
+from dougong.cpu.platform import NATIVE_LIBRARY
 
 _BLOCK_SIZES = (16, 32, 64, 128)
+
+# Sizes of the kernel's working memory, as csrc/attention.cpp has them; a test compares.
+_TARGET_ROWS = 96
+_ROW_STATE_FLOATS = 17
+_TILE = 64
+_MOST_ROWS = 6
+_SPLIT_BYTES = 8 << 20
+_PARTS_PER_THREAD = 4
+_PAGE_BYTES = 4096
+_FLOAT32_BYTES = 4
 
 
 class _Builder(AttentionMetadataBuilder):
@@ -69,7 +81,9 @@ class NativeAttentionImpl(AttentionImpl):
 
     def _bind(self, kv_cache: Sequence[torch.Tensor]) -> None:
         library = get_library()
-        assert not isinstance(library, native.NotBuilt), "supports() has said no"
+        assert not isinstance(library, native.NotBuilt), (
+            "the plan names it where import_kernels has loaded it"
+        )
         k_cache, v_cache = kv_cache
         self._write = native.bind_write_kv(library, k_cache, v_cache, dtype=self._dtype)
         self._attend = native.bind_paged_attention(
@@ -86,21 +100,24 @@ class NativeAttentionImpl(AttentionImpl):
 
 
 class NativeAttentionBackend(AttentionBackend):
-    """Compiled for this processor; where no compiler is, it says so."""
+    """Compiled for this processor; `CpuPlatform.import_kernels` says where no compiler is."""
 
     name = "cpu/native"
+    library = NATIVE_LIBRARY
+    limits = AttentionLimits(
+        dtypes=frozenset({"float32", "bfloat16"}),
+        kv_dtypes=frozenset({"float32", "bfloat16"}),
+        head_size_multiple=16,
+        max_head_size=256,
+        block_sizes=_BLOCK_SIZES,
+        sliding_window=True,
+        soft_cap=True,
+    )
 
     def supports(self, request: AttentionRequest) -> Support:
-        """Plain attention in float32 or bfloat16 with blocks of 16 to 128 tokens."""
-        for asked, what in (
-            (request.is_mla, "multi-head latent attention"),
-            (request.has_sinks, "attention sinks"),
-            (request.needs_graph, "graph capture"),
-        ):
-            if asked:
-                return Support.no(f"{what}; the native attention has none")
-        if request.block_size not in (None, *_BLOCK_SIZES):
-            return Support.no(f"block_size={request.block_size}; takes {_BLOCK_SIZES}")
+        """As `limits` says, but that no cache is wider than the queries."""
+        if not (verdict := self.limits.check(request)):
+            return verdict
         reason = native.unsupported_attention(
             head_dim=request.head_dim,
             num_heads=request.num_heads,
@@ -108,12 +125,7 @@ class NativeAttentionBackend(AttentionBackend):
             dtype=getattr(torch, request.dtype),
             cache_dtype=getattr(torch, request.kv_dtype),
         )
-        if reason is not None:
-            return Support.no(reason)
-        library = get_library()
-        if isinstance(library, native.NotBuilt):
-            return Support.no(library.reason)
-        return Support.yes()
+        return Support.yes() if reason is None else Support.no(reason)
 
     def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
         """K and V apart, each head's tokens together."""
@@ -127,17 +139,15 @@ class NativeAttentionBackend(AttentionBackend):
         )
 
     def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
-        """Partial results of long decodes that are split over the keys; layers share them."""
-        library = get_library()
-        assert not isinstance(library, native.NotBuilt), "supports() has said no"
-        return native.attention_workspace_bytes(
-            library,
-            head_dim=request.head_dim,
-            num_heads=request.num_heads,
-            num_kv_heads=request.num_kv_heads,
-            dtype=getattr(torch, request.dtype),
-            cache_dtype=getattr(torch, request.kv_dtype),
-        )
+        """Partial results of long decodes that are split over the keys, whatever the step; layers
+        share them. Computed for the widest vectors, so that the library need not be there."""
+        rows = max(1, _TARGET_ROWS // (group := request.num_heads // request.num_kv_heads)) * group
+        part = rows * (request.head_dim + _ROW_STATE_FLOATS) * _FLOAT32_BYTES
+        tile = (2 * _TILE + rows) * request.head_dim + 2 * _MOST_ROWS * _TILE
+        thread = _in_pages(2 * part) + _in_pages(tile * _FLOAT32_BYTES)
+        num_threads = torch.get_num_threads()
+        split = part + max(_SPLIT_BYTES, _PARTS_PER_THREAD * num_threads * part)
+        return num_threads * thread + (_in_pages(split) if num_threads > 1 else 0)
 
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         """One layer."""
@@ -148,3 +158,7 @@ class NativeAttentionBackend(AttentionBackend):
     ) -> AttentionMetadataBuilder:
         """One group."""
         return _Builder(spec, layout, device)
+
+
+def _in_pages(num_bytes: int) -> int:
+    return -(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES

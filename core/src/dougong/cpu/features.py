@@ -1,4 +1,9 @@
-"""What instructions this processor certainly has, as named features."""
+"""What instructions this processor certainly has, as named features.
+
+``isa.*`` are sets of vector instructions, ``mm.DTYPE.*`` instructions that multiply and add that
+dtype faster than widening it would. Those named ``amx`` exist and still have to be asked for, once
+per process, by whoever uses them.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +20,16 @@ _REQUIRED_FLAGS: dict[str, frozenset[str]] = {
     "mm.bf16.amx": frozenset({"amx_tile", "amx_bf16"}),
     "mm.fp16.avx512": frozenset({"avx512_fp16"}),
     "mm.int8.avx_vnni": frozenset({"avx_vnni"}),
-    "mm.int8.vnni": frozenset({"avx512f", "avx512_vnni"}),
+    "isa.avx512vbmi": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vbmi"}),
+    "mm.int8.vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}),
     "mm.int8.amx": frozenset({"amx_tile", "amx_int8"}),
+    "mm.fp16.amx": frozenset({"amx_tile", "amx_fp16"}),
     "isa.neon": frozenset({"asimd"}),
+    "isa.sve": frozenset({"asimd", "sve"}),
+    "isa.sve2": frozenset({"asimd", "sve", "sve2"}),
+    "mm.fp16.neon": frozenset({"asimd", "asimdhp"}),
     "mm.bf16.neon": frozenset({"asimd", "bf16"}),
+    "mm.int8.dot.neon": frozenset({"asimd", "asimddp"}),
     "mm.int8.neon": frozenset({"asimd", "i8mm"}),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform as machine
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from typing import ClassVar
 
 from dougong.contracts import (
@@ -18,6 +19,7 @@ from dougong.contracts import (
     OutOfDeviceMemory,
     Platform,
 )
+from dougong.cpu.caches import read_caches
 from dougong.cpu.features import detect_features
 from dougong.cpu.memory import read_memory
 from dougong.cpu.plugin import cpu_name, num_processors
@@ -49,11 +51,13 @@ class CpuPlatform(Platform):
             kv_block_sizes=(16, 32, 64, 128),
             max_head_size=256,
             features=features,
+            limits=read_caches() if is_here else {},
             compile_backends=("inductor",),
         )
 
     def facts(self, device_index: int) -> DeviceFacts:
-        """From the kernel; opens nothing."""
+        """From the kernel, whose version stands for the driver's, as torch's does for the
+        runtime's; opens nothing."""
         memory = read_memory()
         return DeviceFacts(
             device_index=device_index,
@@ -66,6 +70,7 @@ class CpuPlatform(Platform):
             is_integrated=True,
             num_compute_units=num_processors(),
             driver_version=machine.release(),
+            runtime_version=_torch_version(),
         )
 
     @cached_property
@@ -118,3 +123,11 @@ class CpuPlatform(Platform):
         if isinstance(exc, MemoryError) or is_torch_oom:
             return Fault(OutOfDeviceMemory, f"the host has no memory left: {exc}", 0)
         return None
+
+
+def _torch_version() -> str:
+    """Of the installed torch, which computes here; not imported for that."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""

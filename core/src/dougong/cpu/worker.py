@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dougong.contracts import KVCacheConfig, WorkerState
+from dougong.contracts import KVCacheConfig
 from dougong.cpu.memory import read_memory, resident_bytes
 from dougong.cpu.native import NotBuilt, advise_huge_pages
 from dougong.cpu.native_library import get_library
@@ -18,13 +18,12 @@ class CpuWorker(ReferenceWorker):
     """`ReferenceWorker`, but a step's memory is computed: running the largest one would double the
     time to the first token."""
 
-    def determine_available_memory(self) -> int:
+    def measure_unused_bytes(self) -> int:
         """The share of the limit less what this process holds, and never more than is free now:
         what others on the host use is theirs, not a part of this engine's share."""
-        self._require(WorkerState.MODEL_LOADED)
-        memory, step_bytes = read_memory(), self.estimate_step_bytes()
+        memory = read_memory()
         share = int(memory.limit_bytes * (self.config.device_memory_utilization or 0.0))
-        return max(0, min(share - resident_bytes(), memory.free_bytes) - step_bytes)
+        return min(share - resident_bytes(), memory.free_bytes)
 
     def initialize_kv_cache(self, config: KVCacheConfig) -> None:
         """Ask for large pages before the first write: a step touches blocks all over the cache, and
@@ -32,7 +31,7 @@ class CpuWorker(ReferenceWorker):
         super().initialize_kv_cache(config)
         library = get_library()
         if not isinstance(library, NotBuilt):
-            for buffer in self._bound_attention().buffers():
+            for buffer in self.kv_buffers():
                 advise_huge_pages(library, buffer)
 
     def estimate_step_bytes(self) -> int:
@@ -41,5 +40,5 @@ class CpuWorker(ReferenceWorker):
         num_tokens = config.max_num_batched_tokens or 1
         widest = max(int(hf["hidden_size"]), 2 * int(hf.get("intermediate_size", 0)))
         activations = num_tokens * widest * _LIVE_ROWS * _FLOAT32_BYTES
-        workspace = self._bound_attention().workspace_bytes(num_tokens)
+        workspace = self.attention_workspace_bytes(num_tokens)
         return activations + workspace + self.estimate_sampling_bytes()

@@ -3,6 +3,36 @@
 from __future__ import annotations
 
 from dougong.describe.architecture import resolve_architecture, unknown_architecture
+from dougong.describe.candidates import CandidateKind, OpCandidate
+from dougong.describe.capability_file import (
+    CapabilityFile,
+    capability_json,
+    parse_capabilities,
+    read_capability_file,
+    write_capability_file,
+)
+from dougong.describe.declared_backend import DeclaredAttention, DeclaredBackend
 from dougong.describe.model import describe_model
+from dougong.describe.model_needs import describe_needs
+from dougong.describe.needs import AttentionNeed, ExpertsNeed, ModelNeeds, OpSite, WeightNeed
 
-__all__ = ["describe_model", "resolve_architecture", "unknown_architecture"]
+__all__ = [
+    "AttentionNeed",
+    "CandidateKind",
+    "CapabilityFile",
+    "DeclaredAttention",
+    "DeclaredBackend",
+    "ExpertsNeed",
+    "ModelNeeds",
+    "OpCandidate",
+    "OpSite",
+    "WeightNeed",
+    "capability_json",
+    "describe_model",
+    "describe_needs",
+    "parse_capabilities",
+    "read_capability_file",
+    "resolve_architecture",
+    "unknown_architecture",
+    "write_capability_file",
+]

@@ -8,34 +8,45 @@ from typing import Any
 from dougong.checkpoint import CheckpointFiles, WeightSummary
 from dougong.config.model import ModelConfig
 from dougong.describe.architecture import resolve_architecture
+from dougong.describe.attention import head_sizes
 from dougong.describe.attention_layers import describe_attention_layers
 from dougong.describe.max_position import resolve_max_position
+from dougong.describe.model_needs import count_parameters
+from dougong.describe.sizes import check_sizes
+from dougong.describe.text_config import text_config
 from dougong.errors import CheckpointError
 
-_REQUIRED = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+# Families whose head is the embedding unless their files say otherwise.
+_TIED_UNLESS_SAID = ("gemma", "cohere")
 
 
 def describe_model(
     files: CheckpointFiles,
     hf_config: Mapping[str, Any],
-    weights: WeightSummary,
+    weights: WeightSummary | None,
     known_architectures: Collection[str],
+    *,
+    num_parameters: int | None = None,
 ) -> ModelConfig:
     """Describe a model.
 
     Args:
         files: Its files.
         hf_config: From `dougong.checkpoint.read_config`.
-        weights: From `dougong.checkpoint.read_weight_summary`.
+        weights: From `dougong.checkpoint.find_weight_summary`; ``None``: weight files are missing,
+            and nothing is known of their bytes.
         known_architectures: Names that a model class is registered for.
+        num_parameters: Of the built model; needed where ``weights`` is ``None``, and used there
+            only.
 
     Raises:
         CheckpointError: The architecture is unknown, or the configuration lacks or contradicts a
             number that every model has; all of them in one message.
+        ValueError: Neither ``weights`` nor ``num_parameters`` was given.
     """
-    text = _text_config(hf_config)
+    text = text_config(hf_config)
     architecture = resolve_architecture(hf_config, known_architectures, reference=files.reference)
-    _check_numbers(text, files.reference)
+    check_sizes(text, files.reference)
     num_layers, num_heads = int(text["num_hidden_layers"]), int(text["num_attention_heads"])
     hidden_size = int(text["hidden_size"])
     max_position = resolve_max_position(text)
@@ -55,39 +66,25 @@ def describe_model(
         num_layers=num_layers,
         num_heads=num_heads,
         num_kv_heads=int(text.get("num_key_value_heads") or num_heads),
-        head_dim=int(text.get("head_dim") or hidden_size // num_heads),
+        head_dim=head_sizes(text).head_dim,
         attention_layers=describe_attention_layers(text, num_layers),
         max_position=max_position[0],
         max_position_reason=max_position[1],
-        dtype=str(text.get("torch_dtype") or hf_config.get("torch_dtype") or weights.torch_dtype),
-        weight_formats={name: share.num_bytes for name, share in weights.formats.items()},
-        num_parameters=weights.num_parameters,
-        stored_bytes=weights.num_bytes,
-        is_tied=weights.is_tied,
+        dtype=str(text.get("torch_dtype") or hf_config["torch_dtype"]),
+        weight_formats=_weight_formats(weights),
+        num_parameters=count_parameters(weights, num_parameters),
+        stored_bytes=weights.num_bytes if weights else 0,
+        is_tied=weights.is_tied if weights else _says_tied(text),
     )
 
 
-def _text_config(hf_config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The language model's part, where a checkpoint holds several."""
-    nested = hf_config.get("text_config")
-    return nested if isinstance(nested, Mapping) else hf_config
+def _weight_formats(weights: WeightSummary | None) -> dict[str, int]:
+    return {name: share.num_bytes for name, share in weights.formats.items()} if weights else {}
 
 
-def _check_numbers(config: Mapping[str, Any], reference: str) -> None:
-    problems = [
-        f"{name} is missing or no positive number"
-        for name in _REQUIRED
-        if not isinstance(config.get(name), int) or config[name] < 1
-    ]
-    if not problems:
-        num_heads = config["num_attention_heads"]
-        num_kv_heads = config.get("num_key_value_heads") or num_heads
-        if num_heads % num_kv_heads:
-            problems.append(f"{num_heads} heads cannot share {num_kv_heads} KV heads evenly")
-        if not config.get("head_dim") and config["hidden_size"] % num_heads:
-            problems.append(f"hidden_size={config['hidden_size']} is no multiple of {num_heads}")
-    if problems:
-        raise CheckpointError(f"The config of {reference} cannot be used:", tuple(problems))
+def _says_tied(config: Mapping[str, Any]) -> bool:
+    family = str(config.get("model_type", ""))
+    return bool(config.get("tie_word_embeddings", family.startswith(_TIED_UNLESS_SAID)))
 
 
 def _path(files: CheckpointFiles) -> object:

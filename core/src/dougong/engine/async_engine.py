@@ -23,6 +23,7 @@ from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import EngineDeadError
 from dougong.messages import RequestOutput, SamplingParams
+from dougong.planner import ExecutionPlan
 
 
 class AsyncEngine:
@@ -80,6 +81,11 @@ class AsyncEngine:
     def report(self) -> StartReport:
         """What was chosen at the start, and why."""
         return self._channel.report
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        """What runs, what was passed over or fell back, and why."""
+        return self.report.plan
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -16,6 +16,7 @@ from dougong.engine.process_channel import ProcessChannel
 from dougong.engine.start_report import StartReport
 from dougong.errors import EngineDeadError
 from dougong.messages import Request, RequestDelta
+from dougong.planner import ExecutionPlan
 
 
 class EngineClient(ABC):
@@ -29,6 +30,11 @@ class EngineClient(ABC):
     """
 
     report: StartReport
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        """What runs, what was passed over or fell back, and why."""
+        return self.report.plan
 
     @abstractmethod
     def add(self, requests: Sequence[Request]) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from dougong.config import EngineArgs
 from dougong.contracts import StepStats
+from dougong.engine.bring_up import shut_down_quietly
 from dougong.engine.preparation import Preparation
-from dougong.engine.startup import StartedEngine, shut_down_quietly, start_engine
+from dougong.engine.startup import StartedEngine, start_engine
 from dougong.engine.step_times import StepTimes
 from dougong.log import get_logger
 from dougong.messages import Request, RequestDelta, SchedulerOutput
@@ -54,8 +55,8 @@ class EngineCore:
         self._wants_steps = self._hooks.wants_steps
         for line in self.report.lines():
             _logger.info("%s", line)
-        for note in self.report.notes:
-            _logger.warning("%s", note)
+        for warning in self.report.warnings():
+            _logger.warning("%s", warning)
         try:
             self._hooks.engine_ready(self.report.to_json())
         except BaseException:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from dougong.config import CacheConfig, Decision, EngineConfig
 from dougong.config.decision import CORE, platform_author
 from dougong.contracts import KVCacheConfig, KVCacheGroup, KVLayout
-from dougong.errors import ConfigError, PluginError
+from dougong.errors import ConfigError, DougongError, PluginError
 from dougong.executor import LoadedRanks
 from dougong.kv_cache import PoolSize, resolve_pool_size
+from dougong.planner.layout_rules import most_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,58 +23,95 @@ class SizedCache:
         scheduler: For the scheduler.
         worker: For the ranks.
         size: Blocks, bytes and the reason.
-        decisions: What was settled now.
+        decision: The number of blocks, who settled it and why.
     """
 
     scheduler: CacheConfig
     worker: KVCacheConfig
     size: PoolSize
-    decisions: tuple[Decision, ...]
+    decision: Decision
 
 
 def size_kv_cache(config: EngineConfig, start: LoadedRanks) -> SizedCache:
-    """Settle the number of blocks, and the block size where a backend needs another one.
+    """Settle the number of blocks, of the size that was planned.
 
     Weights and KV cache together stay inside the memory budget, whatever a rank said is available.
 
+    Args:
+        config: With the plan's block size; see `with_block_size`.
+        start: What the ranks measured.
+
     Raises:
-        ConfigError: An explicit size or block size cannot be had.
-        PluginError: The ranks' groups contradict each other, or a platform proposed a size that
-            cannot be had.
+        ConfigError: An explicit size cannot be had.
+        PluginError: The ranks' groups have another block size than was planned, or a platform
+            proposed a size that cannot be had.
     """
-    plan = config.kv_cache
-    block_size, decisions = _resolve_block_size(config, start.groups)
+    asked, block_size = config.kv_cache, config.kv_cache.block_size
+    _check_groups(block_size, start.groups)
     left = max(0, config.memory.budget_bytes - start.weight_bytes)
     reserved = max(layout.reserved_blocks for _, layout in start.groups)
     scheduler = config.scheduler
-    with _blamed_on(plan.asked_by):
+    with _blamed_on(asked.asked_by):
         size = resolve_pool_size(
             available_bytes=min(start.available_bytes, left),
             block_bytes=_block_bytes(start.groups),
             block_size=block_size,
-            asked_blocks=plan.asked_blocks,
-            asked_bytes=plan.asked_bytes,
+            asked_blocks=asked.asked_blocks,
+            asked_bytes=asked.asked_bytes,
             reserved_blocks=reserved,
             num_groups=len(start.groups),
             useful_token_slots=scheduler.max_num_seqs * scheduler.max_model_len,
+            most_blocks=min(most_blocks(layout, block_size) for _, layout in start.groups),
         )
-    author = plan.asked_by or CORE
-    decisions.append(Decision("num_kv_blocks", size.num_blocks, author, size.reason))
+    author = asked.asked_by or CORE
+    decision = Decision("num_kv_blocks", size.num_blocks, author, size.reason)
     cache = CacheConfig(
         block_size=block_size,
         num_blocks=size.num_blocks,
-        dtype=plan.dtype,
-        enable_prefix_caching=plan.enable_prefix_caching,
+        dtype=asked.dtype,
+        enable_prefix_caching=asked.enable_prefix_caching,
         reserved_blocks=reserved,
         num_groups=len(start.groups),
     )
     groups = tuple(group for group, _ in start.groups)
-    return SizedCache(cache, KVCacheConfig(size.num_blocks, groups), size, tuple(decisions))
+    return SizedCache(cache, KVCacheConfig(size.num_blocks, groups), size, decision)
 
 
 def with_block_size(config: EngineConfig, block_size: int) -> EngineConfig:
     """The same configuration with the block size that the backends use."""
     return replace(config, kv_cache=replace(config.kv_cache, block_size=block_size))
+
+
+def check_block_sizes(
+    scheduler_block_size: int, groups: Sequence[tuple[KVCacheGroup, KVLayout]]
+) -> None:
+    """Refuse a scheduler that counts in other blocks than the layouts store.
+
+    Its block tables would name wrong places without any error, so this is asked once more when
+    both are there.
+
+    Raises:
+        DougongError: They differ.
+    """
+    for group, layout in groups:
+        size = group.spec.block_size
+        if scheduler_block_size != size or size not in layout.block_sizes:
+            raise DougongError(
+                f"The scheduler counts in blocks of {scheduler_block_size} tokens, and the KV "
+                f"cache of layers {_listed(group.layer_indices)} has blocks of {size} in layout "
+                f"{layout.name}, which takes {_listed(layout.block_sizes)}. Tokens would be "
+                "written to wrong places, so nothing is started; report this."
+            )
+
+
+def _check_groups(planned: int, groups: Sequence[tuple[KVCacheGroup, KVLayout]]) -> None:
+    for group, layout in groups:
+        if group.spec.block_size != planned:
+            raise PluginError(
+                f"The worker gave a KV cache group with blocks of {group.spec.block_size} tokens "
+                f"(layers {_listed(group.layer_indices)}, layout {layout.name}), and the plan it "
+                f"was told to obey says {planned}. Report this to its vendor."
+            )
 
 
 @contextmanager
@@ -94,29 +132,10 @@ def _blamed_on(author: str) -> Iterator[None]:
         ) from exc
 
 
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
 def _block_bytes(groups: Sequence[tuple[KVCacheGroup, KVLayout]]) -> int:
     """Bytes one block takes over all layers: each has every block in its own buffers."""
     return sum(len(group.layer_indices) * layout.block_bytes for group, layout in groups)
-
-
-def _resolve_block_size(
-    config: EngineConfig, groups: Sequence[tuple[KVCacheGroup, KVLayout]]
-) -> tuple[int, list[Decision]]:
-    sizes = {group.spec.block_size for group, _ in groups}
-    if len(sizes) != 1:
-        raise PluginError(
-            f"The worker gave {len(groups)} KV cache groups with block sizes {sorted(sizes)}; in "
-            "contract 1.0 every group has the same."
-        )
-    (size,) = sizes
-    asked = config.kv_cache.block_size
-    if size == asked:
-        return size, []
-    backends = ", ".join(sorted({layout.name for _, layout in groups}))
-    if "block_size" in config.explicit:
-        raise ConfigError(
-            f"block_size={asked} was asked for, and the KV layout {backends} uses {size}. Leave "
-            "block_size unset, or choose another attention backend."
-        )
-    why = f"the KV layout {backends} takes no blocks of {asked}"
-    return size, [Decision("block_size", size, f"backend {backends}", why)]

@@ -20,6 +20,7 @@ from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import EngineDeadError, RequestError
 from dougong.messages import Request, RequestOutput, SamplingParams
+from dougong.planner import ExecutionPlan
 
 Params = SamplingParams | Sequence[SamplingParams] | None
 
@@ -76,6 +77,11 @@ class LLM:
     def report(self) -> StartReport:
         """What was chosen at the start, and why."""
         return self._client.report
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        """What runs, what was passed over or fell back, and why."""
+        return self.report.plan
 
     def stats(self) -> EngineStats:
         """The engine now."""

@@ -1,112 +1,72 @@
-"""What a start does before it touches the model: the platform, its device, then the files.
+"""What a start does before it touches a device: the platform, the plan, and only then the weights.
 
-A platform that is not there or an option it cannot obey is refused before anything is fetched.
+A platform that is not there or an option that cannot be obeyed is refused before any weight is
+fetched or looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from dougong.checkpoint import CheckpointFiles, resolve_reference
+from dougong.checkpoint import CheckpointFiles, check_complete, resolve_reference
 from dougong.config import EngineArgs
-from dougong.contracts import Platform
-from dougong.engine.platform_answers import ask_platform
+from dougong.engine.one_device import open_one_device
+from dougong.engine.planning import PlannedStart, plan_start
+from dougong.engine.saved_plan import with_saved_choices
 from dougong.engine.start_times import timed
-from dougong.errors import ConfigError, PluginError
 from dougong.log import get_logger
-from dougong.platforms import LoadedPlatform, open_platform
+from dougong.models.registry import ModelRegistry
+from dougong.platforms import LoadedPlatform
 
 _logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """Where an engine will run, and what.
+    """Where an engine will run, what, and how.
 
     Attributes:
         loaded: The platform, with the one device that is used.
-        files: The model's files.
+        files: The model's files; none is missing.
+        planned: What will run, as far as it is known before a device is open.
         seconds: What each part took, by name.
     """
 
     loaded: LoadedPlatform
     files: CheckpointFiles
+    planned: PlannedStart
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def prepare(args: EngineArgs) -> Preparation:
-    """Open the platform, hold the options against it, and only then find the model's files.
+    """Open the platform, plan from the model's configuration, and only then see to its weights.
 
     Raises:
         ConfigError: What was asked for cannot work.
         PluginError: A plugin stops the start.
+        DeviceError: The device does not answer.
     """
     seconds: dict[str, float] = {}
+    args = with_saved_choices(args)
     with timed(seconds, "platform"):
-        loaded = with_one_device(open_platform(args.platform, args.devices), args.devices)
-        check_attention_backend(loaded.platform, args.attention_backend)
+        loaded = open_one_device(args)
+    for change in ModelRegistry(loaded.registrations).changes:
+        _logger.info("%s", change)
     with timed(seconds, "files"):
-        files = resolve_reference(args.model, revision=args.revision)
-    return Preparation(loaded=loaded, files=files, seconds=seconds)
-
-
-def with_one_device(loaded: LoadedPlatform, wanted: str | None) -> LoadedPlatform:
-    """The same with the one device that the engine uses, and the reason where it had a choice.
-
-    Args:
-        loaded: As it was opened.
-        wanted: ``--devices``.
-
-    Raises:
-        ConfigError: More than one device was asked for.
-    """
-    selection = loaded.selection
-    if len(selection.devices) < 2:
-        return loaded
-    first = selection.devices[0]
-    if wanted is not None:
-        named = ", ".join(f"{device.index} ({device.name})" for device in selection.devices)
-        raise ConfigError(
-            f"--devices {wanted} asks for {len(selection.devices)} devices: {named}. One engine "
-            f"runs on one device in this version. Name one, as in --devices {first.index}, and "
-            "start one engine for each."
-        )
-    reason = (
-        f"device {first.index} ({first.name}): the first of {len(selection.devices)} alike, as one "
-        "engine runs on one device in this version; --devices chooses another"
-    )
-    reasons = (*selection.reasons, reason)
-    return replace(loaded, selection=replace(selection, devices=(first,), reasons=reasons))
-
-
-def check_attention_backend(
-    platform: Platform, name: str | None, *, proposed_by: str | None = None
-) -> None:
-    """Refuse a backend that the platform does not have.
-
-    Args:
-        platform: Names its backends.
-        name: The one asked for; ``None``: nobody asked.
-        proposed_by: Plugin that proposed it; ``None``: the user did.
-
-    Raises:
-        ConfigError: The user asked for it.
-        PluginError: The platform itself proposed it.
-    """
-    if name is None:
-        return
-    known = ask_platform(platform.name, "get_attn_backends", platform.get_attn_backends)
-    if name in known:
-        return
-    has = f"which platform {platform.name} does not have. It has: {', '.join(known) or 'none'}"
-    if proposed_by is not None:
-        raise PluginError(
-            f"Platform {proposed_by} proposes attention_backend={name}, {has}.", plugin=proposed_by
-        )
-    raise ConfigError(
-        f"attention_backend={name} was asked for, {has}. Use one of those, or leave it unset."
-    )
+        files = resolve_reference(args.model, revision=args.revision, needs_weights=False)
+    with timed(seconds, "plan"):
+        planned = plan_start(args, loaded, files)
+    with timed(seconds, "files"):
+        if not planned.knows_weights:
+            revision = files.revision or args.revision  # what the plan was made from
+            files = resolve_reference(args.model, revision=revision)
+        check_complete(files)
+    if not planned.knows_weights:
+        with timed(seconds, "plan"):
+            capabilities = planned.inputs.capabilities
+            planned = plan_start(args, loaded, files, capabilities=capabilities)
+    return Preparation(loaded=loaded, files=files, planned=planned, seconds=seconds)
 
 
 def warn_of_late_faults(loaded: LoadedPlatform) -> None:

@@ -56,6 +56,8 @@ class ProcessChannel(EngineChannel):
             handover=hand_over(self._loaded),
             log_level=_log_level(),
             reasons=self._loaded.selection.reasons,
+            is_explicit=self._loaded.selection.is_explicit,
+            capabilities=prepared.planned.inputs.capabilities,
             seconds=prepared.seconds,
         )
         self.process = context.Process(

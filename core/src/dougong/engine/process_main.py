@@ -14,9 +14,11 @@ from multiprocessing.connection import Connection
 
 from dougong.checkpoint import CheckpointFiles
 from dougong.config import EngineArgs
+from dougong.contracts import Capabilities
 from dougong.engine.commands import Command, Died, Event, Ready, Stop
 from dougong.engine.core import EngineCore
 from dougong.engine.loop import EngineLoop
+from dougong.engine.planning import plan_start
 from dougong.engine.preparation import Preparation
 from dougong.engine.start_times import timed
 from dougong.engine.wire import pack_event, unpack_command
@@ -36,6 +38,8 @@ class EngineProcessArgs:
         handover: The parent's platform.
         log_level: Of the log on stderr; ``None``: no log.
         reasons: Why the parent chose this platform and these devices.
+        is_explicit: Somebody named the platform.
+        capabilities: Of the device, as the parent planned with them.
         seconds: What the parent's part of the start took, by name.
     """
 
@@ -44,6 +48,8 @@ class EngineProcessArgs:
     handover: Handover
     log_level: str | None
     reasons: tuple[str, ...]
+    is_explicit: bool
+    capabilities: Capabilities
     seconds: Mapping[str, float]
 
 
@@ -74,11 +80,14 @@ def run_engine_process(connection: Connection, told: EngineProcessArgs) -> None:
 
 
 def _prepared(told: EngineProcessArgs) -> Preparation:
+    """What the parent prepared, made again here: it holds objects of plugins."""
     seconds = dict(told.seconds)
     with timed(seconds, "process"):
         loaded = join_parent(told.handover)
-    loaded = replace(loaded, selection=replace(loaded.selection, reasons=told.reasons))
-    return Preparation(loaded=loaded, files=told.files, seconds=seconds)
+        selection = replace(loaded.selection, reasons=told.reasons, is_explicit=told.is_explicit)
+        loaded = replace(loaded, selection=selection)
+        planned = plan_start(told.args, loaded, told.files, capabilities=told.capabilities)
+    return Preparation(loaded=loaded, files=told.files, planned=planned, seconds=seconds)
 
 
 def _read_commands(connection: Connection, inbox: queue.SimpleQueue[Command]) -> None:

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dougong.config import Decision
+from dougong.engine.fallback_warnings import fallback_warnings
+from dougong.engine.start_block import start_block
+from dougong.planner import ExecutionPlan
 from dougong.platforms import PluginTable, Verdict
 from dougong.scheduler import RequestLimits
 
-GIB = 1024**3
 _FAULTY = (Verdict.BROKEN, Verdict.REFUSED, Verdict.SHADOWED)
 
 
@@ -51,9 +53,8 @@ class StartReport:
         plugins: Every installed plugin in one sentence, those that failed included.
         plugin_faults: Those of them that are broken, refused or shadowed.
         decisions: One per option.
-        attention_backends: Backend → layers.
-        implementations: Op → implementation → how many times bound.
-        notes: Fallbacks and oddities.
+        plan: What runs, and everything that was passed over or fell back, with the reasons.
+        notes: Oddities that ranks told of while they loaded.
         memory: Of the device.
         num_kv_blocks: Blocks that requests can hold.
         block_size: Tokens per block.
@@ -74,11 +75,10 @@ class StartReport:
     num_kv_blocks: int
     block_size: int
     limits: RequestLimits
+    plan: ExecutionPlan
     seed: int = 0
     plugins: tuple[str, ...] = ()
     plugin_faults: tuple[str, ...] = ()
-    attention_backends: Mapping[str, int] = field(default_factory=dict)
-    implementations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -87,46 +87,21 @@ class StartReport:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The block that the log shows: about a dozen lines.
+        """The block that the log shows: see `start_block`."""
+        return start_block(self)
 
-        Left out are values that the core takes everywhere; `to_json` has them all. Notes are not
-        among the lines: they are logged as warnings, so that no quieter log hides a fallback.
-        """
-        memory, took = self.memory, sum(self.seconds.values())
-        return [
-            f"{self.model} ({self.architecture}, {self.dtype}) on platform {self.platform}: "
-            f"{', '.join(self.devices) or 'no device named'}",
-            *(f"  {reason}" for reason in self.platform_reasons),
-            *(f"  {decision}" for decision in self.decisions if not decision.is_default),
-            f"  attention: {_counts(self.attention_backends)}; ops: {_ops(self.implementations)}",
-            *(f"  plugin at fault: {sentence}" for sentence in self.plugin_faults),
-            f"  memory: {_gib(memory.weights)} weights and {_gib(memory.kv_cache)} KV cache of "
-            f"{_gib(memory.budget)}; room for {self.limits.num_token_slots} tokens in "
-            f"{self.num_kv_blocks} blocks of {self.block_size}",
-            f"  ready after {took:.1f} s ({_seconds(self.seconds)})",
-        ]
+    def warnings(self) -> tuple[str, ...]:
+        """Fallbacks and oddities, one sentence each, none of them twice."""
+        known = set(map(str, self.plan.fallbacks))
+        notes = (note for note in self.notes if note not in known)
+        return tuple(dict.fromkeys((*fallback_warnings(self.plan), *notes)))
 
+    @property
+    def attention_backends(self) -> dict[str, int]:
+        """Backend → layers."""
+        return self.plan.attention_backends()
 
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} x {count}" for name, count in counts.items()) or "none"
-
-
-def _ops(implementations: Mapping[str, Mapping[str, int]]) -> str:
-    """Ops by the family of what they are bound to: the part of its name before the slash."""
-    by_family: dict[str, list[str]] = {}
-    for op, bound in implementations.items():
-        families = dict.fromkeys(name.partition("/")[0] for name in bound)
-        by_family.setdefault(" and ".join(families), []).append(op)
-    if len(by_family) == 1:
-        (family,) = by_family
-        return f"all {len(implementations)} bound to {family}"
-    parts = (f"{', '.join(ops)} bound to {family}" for family, ops in by_family.items())
-    return "; ".join(parts) or "none"
-
-
-def _seconds(seconds: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.1f}" for name, value in seconds.items())
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / GIB:.2f} GiB"
+    @property
+    def implementations(self) -> dict[str, dict[str, int]]:
+        """Op → implementation → how many ops run it."""
+        return self.plan.implementations()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Keep how long the block took under ``name``; nothing where it raises."""
+    """Add how long the block took under ``name``; nothing where it raises."""
     begin = time.perf_counter()
     yield
-    seconds[name] = time.perf_counter() - begin
+    seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - begin

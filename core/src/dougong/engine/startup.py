@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dougong.checkpoint import CheckpointFiles, check_complete, read_config, read_weight_summary
-from dougong.config import (
-    Decision,
-    EngineArgs,
-    EngineConfig,
-    ModelConfig,
-    Resolution,
-    resolve,
-    view_of_wishes,
-)
-from dougong.contracts import ConfigView, Worker, WorkerContext
-from dougong.describe import describe_model
-from dougong.engine.kv_sizing import SizedCache, size_kv_cache, with_block_size
-from dougong.engine.platform_answers import ask_platform, capabilities_of
-from dougong.engine.preparation import (
-    Preparation,
-    check_attention_backend,
-    prepare,
-    warn_of_late_faults,
-)
+from dougong.config import EngineArgs, EngineConfig
+from dougong.contracts import Worker, WorkerContext
+from dougong.engine.bring_up import ReadyRanks, bring_up, shut_down_quietly
+from dougong.engine.kv_sizing import check_block_sizes
+from dougong.engine.plan_target import device_index
+from dougong.engine.planning import PlannedStart
+from dougong.engine.platform_answers import ask_platform
+from dougong.engine.preparation import Preparation, prepare, warn_of_late_faults
 from dougong.engine.start_report import MemoryReport, StartReport, fault_sentences
-from dougong.engine.start_times import timed
 from dougong.errors import PluginError
-from dougong.executor import Executor, LoadedRanks, UniprocExecutor
-from dougong.log import get_logger
-from dougong.models.registry import ModelRegistry
+from dougong.executor import Executor, UniprocExecutor
+from dougong.planner import ExecutionPlan
 from dougong.platforms import LoadedPlatform, check_runtime, load_class
-from dougong.scheduler import RequestLimits, Scheduler
-
-_logger = get_logger(__name__)
+from dougong.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +44,7 @@ def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> Start
 
     Args:
         args: The user's wishes.
-        prepared: The platform and the files, where whoever starts the engine has them already.
+        prepared: Platform, files and plan, where whoever starts the engine has them already.
 
     Raises:
         ConfigError: What was asked for cannot work.
@@ -73,16 +55,14 @@ def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> Start
         prepared = prepare(args)
     loaded, seconds = prepared.loaded, dict(prepared.seconds)
     loaded.hooks.process_start("engine", None)
-    with timed(seconds, "describe"):
-        check_complete(prepared.files)
-        model = _describe(prepared.files, loaded)
-        resolution = resolve_for_platform(args, model, loaded)
     try:
         check_runtime(loaded.platform, loaded.selection.row)
-        executor = UniprocExecutor(
-            _worker_cls(loaded), _worker_context(loaded, resolution.config.view(), model)
-        )
-        start, sized = _load(executor, resolution.config, seconds)
+        worker_cls = _worker_cls(loaded)
+
+        def make_executor(planned: PlannedStart) -> Executor:
+            return UniprocExecutor(worker_cls, _worker_context(loaded, planned))
+
+        ready = bring_up(prepared.planned, make_executor, seconds)
     except SystemExit as exc:
         raise PluginError(
             f"Platform {loaded.selection.platform} ({loaded.selection.row.wheel}) tried to end the "
@@ -90,57 +70,9 @@ def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> Start
             plugin=loaded.selection.platform,
         ) from exc
     warn_of_late_faults(loaded)
-    config = with_block_size(resolution.config, sized.scheduler.block_size)
-    scheduler = Scheduler(config.scheduler, sized.scheduler)
-    resolution = replace(resolution, config=config)
-    report = _report(loaded, resolution, start, sized, scheduler.limits, seconds)
-    return StartedEngine(loaded, config, executor, scheduler, report)
-
-
-def shut_down_quietly(executor: Executor) -> None:
-    """Free what a failed start left; the failure itself is what the user must see."""
-    with suppress(Exception, SystemExit):  # a vendor's code, on its way out
-        executor.shutdown()
-
-
-def resolve_for_platform(
-    args: EngineArgs, model: ModelConfig, loaded: LoadedPlatform
-) -> Resolution:
-    """Ask the platform for its facts and proposals, then settle every value."""
-    platform, name = loaded.platform, loaded.selection.platform
-    capabilities = capabilities_of(loaded, _device_index(loaded))
-    view = view_of_wishes(args, model)
-    changes = ask_platform(
-        name, "check_and_update_config", lambda: platform.check_and_update_config(view)
-    )
-    resolution = resolve(args, model, capabilities, platform=name, changes=changes)
-    backend = resolution.config.compute.attention_backend
-    is_asked = args.attention_backend is not None
-    check_attention_backend(platform, backend, proposed_by=None if is_asked else name)
-    return resolution
-
-
-def _load(
-    executor: Executor, config: EngineConfig, seconds: dict[str, float]
-) -> tuple[LoadedRanks, SizedCache]:
-    """Bring the ranks up to their first step; where that fails they are shut down."""
-    try:
-        with timed(seconds, "load"):
-            start = executor.start()
-        with timed(seconds, "warm_up"):
-            sized = size_kv_cache(config, start)
-            executor.initialize(sized.worker)
-    except BaseException:
-        shut_down_quietly(executor)
-        raise
-    return start, sized
-
-
-def _describe(files: CheckpointFiles, loaded: LoadedPlatform) -> ModelConfig:
-    registry = ModelRegistry(loaded.registrations)
-    for change in registry.changes:
-        _logger.info("%s", change)
-    return describe_model(files, read_config(files), read_weight_summary(files), registry.names())
+    scheduler = _scheduler(ready)
+    report = _report(loaded, ready, scheduler, seconds)
+    return StartedEngine(loaded, ready.planned.config, ready.executor, scheduler, report)
 
 
 def _worker_cls(loaded: LoadedPlatform) -> type[Worker]:
@@ -149,30 +81,34 @@ def _worker_cls(loaded: LoadedPlatform) -> type[Worker]:
     return load_class(target, Worker, loaded.selection.row)
 
 
-def _worker_context(loaded: LoadedPlatform, view: ConfigView, model: ModelConfig) -> WorkerContext:
+def _worker_context(loaded: LoadedPlatform, planned: PlannedStart) -> WorkerContext:
+    config = planned.config
     return WorkerContext(
         platform=loaded.platform,
-        config=view,
-        model_path=model.path,
+        config=config.view(),
+        model_path=config.model.path,
         registrations=loaded.registrations,
-        device_index=_device_index(loaded),
+        device_index=device_index(loaded),
     )
 
 
-def _device_index(loaded: LoadedPlatform) -> int:
-    return next(iter(loaded.selection.device_indices), 0)
+def _scheduler(ready: ReadyRanks) -> Scheduler:
+    """The scheduler, which must count in the blocks that the ranks store; else they are freed."""
+    try:
+        scheduler = Scheduler(ready.planned.config.scheduler, ready.sized.scheduler)
+        check_block_sizes(scheduler.allocator.block_size, ready.start.groups)
+    except BaseException:
+        shut_down_quietly(ready.executor)
+        raise
+    return scheduler
 
 
 def _report(
-    loaded: LoadedPlatform,
-    resolution: Resolution,
-    start: LoadedRanks,
-    sized: SizedCache,
-    limits: RequestLimits,
-    seconds: dict[str, float],
+    loaded: LoadedPlatform, ready: ReadyRanks, scheduler: Scheduler, seconds: dict[str, float]
 ) -> StartReport:
-    config, selection = resolution.config, loaded.selection
-    load = start.loads[0]
+    config, selection = ready.planned.config, loaded.selection
+    start, sized = ready.start, ready.sized
+    plan = _final_plan(ready)
     return StartReport(
         model=config.model.reference,
         architecture=config.model.architecture,
@@ -183,9 +119,8 @@ def _report(
         platform_reasons=selection.reasons,
         plugins=tuple(row.sentence() for row in loaded.table.rows),
         plugin_faults=fault_sentences(loaded.table),
-        decisions=(*_settled_before(resolution, sized), *sized.decisions),
-        attention_backends=dict(load.attention_backends),
-        implementations={op: dict(bound) for op, bound in load.implementations.items()},
+        decisions=plan.decisions,
+        plan=plan,
         notes=tuple(dict.fromkeys(note for one in start.loads for note in one.notes)),
         memory=MemoryReport(
             limit=config.memory.limit_bytes,
@@ -195,13 +130,15 @@ def _report(
         ),
         num_kv_blocks=sized.scheduler.num_usable_blocks,
         block_size=sized.scheduler.block_size,
-        limits=limits,
+        limits=scheduler.limits,
         seed=config.compute.seed,
         seconds=seconds,
     )
 
 
-def _settled_before(resolution: Resolution, sized: SizedCache) -> Iterator[Decision]:
-    """Decisions of the resolution that the sizing did not replace."""
-    replaced = {decision.field for decision in sized.decisions}
-    return (decision for decision in resolution.decisions if decision.field not in replaced)
+def _final_plan(ready: ReadyRanks) -> ExecutionPlan:
+    """The plan with what was settled once memory was measured."""
+    plan, decision = ready.planned.plan, ready.sized.decision
+    cache = replace(plan.kv_cache, num_blocks=ready.sized.size.num_blocks)
+    kept = (one for one in plan.decisions if one.field != decision.field)
+    return replace(plan, kv_cache=cache).with_decisions((*kept, decision))

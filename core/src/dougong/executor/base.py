@@ -9,11 +9,13 @@ from typing import Any
 
 from dougong.contracts import (
     GrammarMask,
+    KernelReport,
     KVCacheConfig,
     KVCacheGroup,
     KVLayout,
     LoadReport,
     ModelRunnerOutput,
+    RankPlan,
     SchedulerOutput,
 )
 
@@ -41,18 +43,33 @@ class LoadedRanks:
 class Executor(ABC):
     """The ranks of one engine.
 
-    Order of calls: `start` → `initialize` → `execute` ... → `shutdown`. Every error that a
+    Order of calls: `open` → `load` → `initialize` → `execute` ... → `shutdown`. Every error that a
     device caused leaves as the `DeviceError` its platform classified it as, with device, rank and
     step, and the vendor's own exception chained; any other one leaves as it is.
     """
 
     @abstractmethod
-    def start(self) -> LoadedRanks:
-        """Open the devices, load the model, measure what is left."""
+    def open(self) -> tuple[KernelReport, ...]:
+        """Open the devices and import kernels; what was found, by rank. The final plan is made with
+        it."""
+
+    @abstractmethod
+    def load(self, plan: RankPlan) -> LoadedRanks:
+        """Load the model as planned on every rank and measure what is left.
+
+        Raises:
+            ImplementationError: Something the plan names cannot be made or failed when it was first
+                used. The ranks are of no more use: shut down, plan without it, start anew.
+        """
 
     @abstractmethod
     def initialize(self, config: KVCacheConfig) -> None:
-        """Allocate the KV cache on every rank and warm up."""
+        """Allocate the KV cache on every rank and warm up.
+
+        Raises:
+            ImplementationError: As `load`.
+            UnsupportedError: The cache was sized for other groups or blocks than the plan's.
+        """
 
     @abstractmethod
     def execute(

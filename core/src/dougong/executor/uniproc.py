@@ -8,8 +8,10 @@ from typing import Any
 
 from dougong.contracts import (
     GrammarMask,
+    KernelReport,
     KVCacheConfig,
     ModelRunnerOutput,
+    RankPlan,
     SchedulerOutput,
     Worker,
     WorkerContext,
@@ -30,11 +32,15 @@ class UniprocExecutor(Executor):
         self._context = context
         self._worker = worker_cls(context)
 
-    def start(self) -> LoadedRanks:
-        """See `Executor.start`."""
+    def open(self) -> tuple[KernelReport, ...]:
+        """See `Executor.open`."""
         with self._classified():
-            self._worker.init_device()
-            load = self._worker.load_model()
+            return (self._worker.init_device(),)
+
+    def load(self, plan: RankPlan) -> LoadedRanks:
+        """See `Executor.load`."""
+        with self._classified():
+            load = self._worker.load_model(plan)
             groups = self._worker.get_kv_cache_groups()
             available_bytes = self._worker.determine_available_memory()
         return LoadedRanks((load,), groups, available_bytes)

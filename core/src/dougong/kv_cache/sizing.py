@@ -36,6 +36,7 @@ def resolve_pool_size(
     reserved_blocks: int = 0,
     num_groups: int = 1,
     useful_token_slots: int | None = None,
+    most_blocks: int | None = None,
 ) -> PoolSize:
     """How many blocks the KV cache gets.
 
@@ -49,6 +50,7 @@ def resolve_pool_size(
         num_groups: KV cache groups drawing from the pool.
         useful_token_slots: More than this can never be in use (``max_num_seqs * max_model_len``);
             an automatic size stops there.
+        most_blocks: Blocks whose slots can be numbered; an automatic size stops there too.
 
     Raises:
         ConfigError: An explicit size is above the memory available (the message has both
@@ -71,6 +73,9 @@ def resolve_pool_size(
             else reserved_blocks + -(-useful_token_slots // block_size) * num_groups,
             f"{_gib(available_bytes)} available",
         )
+        if most_blocks is not None and num_blocks > most_blocks:
+            num_blocks = most_blocks
+            reason = f"all that slots can number, of {_gib(available_bytes)} available"
     slots = max(0, num_blocks - reserved_blocks) // num_groups * block_size
     if not slots:
         raise ConfigError(

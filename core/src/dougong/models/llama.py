@@ -11,7 +11,7 @@ from torch import nn
 from dougong.attention import Attention, AttentionStep
 from dougong.models.causal_lm import CausalLM, WeightTarget
 from dougong.models.decoder_settings import DecoderSettings
-from dougong.models.rotary import cos_sin_table
+from dougong.models.rotary import make_table
 from dougong.models.rotary_settings import default_num_positions
 from dougong.ops import (
     Embedding,
@@ -197,5 +197,5 @@ def stacked_targets(linear: Linear, sizes: Mapping[str, int]) -> Iterator[tuple[
 def make_rotary(settings: DecoderSettings, max_model_len: int | None) -> RotaryEmbedding:
     """The rotary op, one for all layers, on the default device."""
     num_positions = max_model_len or default_num_positions(settings.rotary)
-    table = cos_sin_table(settings.rotary, num_positions).to(torch.get_default_device())
+    table = make_table(settings.rotary, num_positions)
     return RotaryEmbedding(settings.head_dim, settings.rotary.rotary_dim, table)

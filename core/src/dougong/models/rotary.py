@@ -24,6 +24,14 @@ import torch
 from dougong.models.rotary_settings import RotarySettings
 
 
+def make_table(settings: RotarySettings, num_positions: int) -> torch.Tensor:
+    """`cos_sin_table` on the default device; empty in an outline, where nobody reads it."""
+    table = torch.empty(num_positions, settings.rotary_dim, dtype=torch.float32)
+    if table.is_meta:  # a long one takes seconds and gigabytes
+        return table
+    return table.copy_(cos_sin_table(settings, num_positions))
+
+
 def cos_sin_table(settings: RotarySettings, num_positions: int) -> torch.Tensor:
     """Cosines and sines of positions 0 to ``num_positions - 1``.
 

@@ -9,6 +9,8 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own convention
 
 from dougong.ops.custom_op import CustomOp
+from dougong.ops.example_values import filled, seeded
+from dougong.ops.weight_format import format_of
 
 
 class Embedding(CustomOp):
@@ -21,15 +23,40 @@ class Embedding(CustomOp):
         vocab_size: Rows.
         hidden_size: Columns.
         dtype: Of the table.
+
+    Attributes:
+        head: The head that shares the table; ``None``: none does.
     """
 
     key: ClassVar[str] = "embedding"
+    property_names: ClassVar[tuple[str, ...]] = (
+        "vocab_size",
+        "hidden_size",
+        "is_tied",
+        "weight_format",
+    )
+    kernel_arg_names: ClassVar[tuple[str, ...]] = ("weight",)
 
     def __init__(self, vocab_size: int, hidden_size: int, dtype: torch.dtype) -> None:
         super().__init__()
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.weight_format = format_of(dtype)
+        self.head: LMHead | None
+        _refer(self, "head", None)
         self.weight = nn.Parameter(
             torch.empty(vocab_size, hidden_size, dtype=dtype), requires_grad=False
         )
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether a head computes with the same weight."""
+        return self.head is not None
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three tokens, one of them twice."""
+        return filled(cls(32, 24, torch.float32)), (torch.tensor([31, 0, 31]),)
 
     def forward_native(self, token_ids: torch.Tensor) -> torch.Tensor:
         """A gather."""
@@ -49,10 +76,18 @@ class LMHead(CustomOp):
         vocab_size: Rows of the weight.
         hidden_size: Columns.
         dtype: Of the weight.
-        embedding: The table it shares its weight with; ``None``: it has its own.
+        embedding: The table it shares its weight with, whose `Embedding.head` it becomes; ``None``:
+            it has its own.
     """
 
     key: ClassVar[str] = "lm_head"
+    property_names: ClassVar[tuple[str, ...]] = (
+        "vocab_size",
+        "hidden_size",
+        "is_tied",
+        "weight_format",
+    )
+    kernel_arg_names: ClassVar[tuple[str, ...]] = ("weight",)
 
     def __init__(
         self,
@@ -62,15 +97,23 @@ class LMHead(CustomOp):
         embedding: Embedding | None = None,
     ) -> None:
         super().__init__()
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.weight_format = format_of(dtype)
         self.embedding: Embedding | None
-        # Not a part of the head: the model owns it, and it runs whatever computes the head.
-        object.__setattr__(self, "embedding", embedding)
+        _refer(self, "embedding", embedding)
         if embedding is None:
             self.weight: torch.Tensor = nn.Parameter(
                 torch.empty(vocab_size, hidden_size, dtype=dtype), requires_grad=False
             )
         else:
             self.weight = embedding.weight
+            _refer(embedding, "head", self)
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows and a head of its own."""
+        return filled(cls(32, 24, torch.float32)), (seeded(3, 24),)
 
     @property
     def is_tied(self) -> bool:
@@ -84,3 +127,8 @@ class LMHead(CustomOp):
     def kernel_args(self) -> tuple[Any, ...]:
         """``(weight,)``."""
         return (self.weight,)
+
+
+def _refer(op: CustomOp, name: str, other: CustomOp | None) -> None:
+    """Point to another op without owning it: the model does, and it runs whatever this one does."""
+    object.__setattr__(op, name, other)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own convention
 
-from dougong.contracts import ConfigError
-from dougong.ops.activation import GeluAndMul, SiluAndMul
+from dougong.ops.activation import gated_activation
 from dougong.ops.custom_op import CustomOp
+from dougong.ops.example_values import filled, seeded
+from dougong.ops.weight_format import format_of
 
 
 class Linear(CustomOp):
@@ -27,11 +27,22 @@ class Linear(CustomOp):
     """
 
     key: ClassVar[str] = "linear"
+    property_names: ClassVar[tuple[str, ...]] = (
+        "in_features",
+        "out_features",
+        "has_bias",
+        "weight_format",
+    )
+    kernel_arg_names: ClassVar[tuple[str, ...]] = ("weight", "bias")
 
     def __init__(
         self, in_features: int, out_features: int, has_bias: bool, dtype: torch.dtype
     ) -> None:
         super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.has_bias = has_bias
+        self.weight_format = format_of(dtype)
         self.weight = nn.Parameter(
             torch.empty(out_features, in_features, dtype=dtype), requires_grad=False
         )
@@ -41,6 +52,11 @@ class Linear(CustomOp):
             else None
         )
 
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows, with a bias."""
+        return filled(cls(24, 16, True, torch.float32)), (seeded(3, 24),)
+
     def forward_native(self, x: torch.Tensor) -> torch.Tensor:
         """As torch computes it."""
         return F.linear(x, self.weight, self.bias)
@@ -48,13 +64,6 @@ class Linear(CustomOp):
     def kernel_args(self) -> tuple[Any, ...]:
         """``(weight, bias)``."""
         return self.weight, self.bias
-
-
-_ACTIVATIONS: dict[str, Callable[[], CustomOp]] = {
-    "silu": SiluAndMul,
-    "gelu": GeluAndMul,
-    "gelu_pytorch_tanh": lambda: GeluAndMul("tanh"),
-}
 
 
 class GateUpAct(Linear):
@@ -75,6 +84,14 @@ class GateUpAct(Linear):
     """
 
     key: ClassVar[str] = "gate_up_act"
+    property_names: ClassVar[tuple[str, ...]] = (
+        "hidden_size",
+        "intermediate_size",
+        "activation",
+        "has_bias",
+        "weight_format",
+    )
+    kernel_arg_names: ClassVar[tuple[str, ...]] = ("weight", "bias", "activation")
 
     def __init__(
         self,
@@ -85,12 +102,15 @@ class GateUpAct(Linear):
         dtype: torch.dtype,
     ) -> None:
         super().__init__(hidden_size, 2 * intermediate_size, has_bias, dtype)
-        if activation not in _ACTIVATIONS:
-            raise ConfigError(
-                f"hidden_act={activation!r} is not known; known: {', '.join(_ACTIVATIONS)}"
-            )
+        self.hidden_size = hidden_size
+        self.intermediate_size = intermediate_size
         self.activation = activation
-        self.act = _ACTIVATIONS[activation]()
+        self.act = gated_activation(activation)
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows, with a bias."""
+        return filled(cls(24, 16, "silu", True, torch.float32)), (seeded(3, 24),)
 
     def forward_native(self, x: torch.Tensor) -> torch.Tensor:
         """The product in the storage dtype, then the activation op."""

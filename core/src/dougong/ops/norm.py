@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from dougong.ops.custom_op import CustomOp
+from dougong.ops.example_values import filled, seeded
 
 
 class RMSNorm(CustomOp):
@@ -23,11 +24,19 @@ class RMSNorm(CustomOp):
     """
 
     key: ClassVar[str] = "rms_norm"
+    property_names: ClassVar[tuple[str, ...]] = ("hidden_size",)
+    kernel_arg_names: ClassVar[tuple[str, ...]] = ("weight", "eps")
 
     def __init__(self, hidden_size: int, eps: float, dtype: torch.dtype) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         self.eps = eps
         self.weight = nn.Parameter(torch.empty(hidden_size, dtype=dtype), requires_grad=False)
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows."""
+        return filled(cls(24, 1e-5, torch.float32)), (seeded(3, 24),)
 
     def forward_native(self, x: torch.Tensor) -> torch.Tensor:
         """The normalised value is rounded to the storage dtype before the weight is applied."""
@@ -48,6 +57,13 @@ class FusedAddRMSNorm(RMSNorm):
     """
 
     key: ClassVar[str] = "fused_add_rms_norm"
+    may_mutate: ClassVar[tuple[str, ...]] = ("x", "residual")
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows and their residual."""
+        op = filled(cls(24, 1e-5, torch.float32))
+        return op, (seeded(3, 24), seeded(3, 24, seed=1))
 
     def forward_native(  # type: ignore[override]
         self, x: torch.Tensor, residual: torch.Tensor | None

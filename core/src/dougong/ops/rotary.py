@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from dougong.ops.custom_op import CustomOp
+from dougong.ops.example_values import cos_sin, seeded
 
 
 class RotaryEmbedding(CustomOp):
@@ -26,6 +27,9 @@ class RotaryEmbedding(CustomOp):
     """
 
     key: ClassVar[str] = "rotary_embedding"
+    property_names: ClassVar[tuple[str, ...]] = ("head_dim", "rotary_dim", "is_neox")
+    kernel_arg_names: ClassVar[tuple[str, ...]] = ("cos_sin_cache", "rotary_dim", "is_neox")
+    may_mutate: ClassVar[tuple[str, ...]] = ("q", "k")
 
     def __init__(
         self, head_dim: int, rotary_dim: int, cos_sin_cache: torch.Tensor, is_neox: bool = True
@@ -36,6 +40,12 @@ class RotaryEmbedding(CustomOp):
         self.is_neox = is_neox
         self.cos_sin_cache: torch.Tensor
         self.register_buffer("cos_sin_cache", cos_sin_cache, persistent=False)
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three tokens, grouped heads, a part of each head rotated."""
+        positions = torch.tensor([0, 15, 7])
+        return cls(16, 8, cos_sin(16, 8)), (positions, seeded(3, 4, 16), seeded(3, 2, 16, seed=1))
 
     def forward_native(
         self, positions: torch.Tensor, q: torch.Tensor, k: torch.Tensor

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from dougong.ops.custom_op import CustomOp
+from dougong.ops.example_values import seeded
 
 
 class GreedySample(CustomOp):
@@ -16,6 +17,13 @@ class GreedySample(CustomOp):
     """
 
     key: ClassVar[str] = "greedy_sample"
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows; one has no preference."""
+        logits = seeded(3, 16)
+        logits[1] = 0
+        return cls(), (logits,)
 
     def forward_native(self, logits: torch.Tensor) -> torch.Tensor:
         """``argmax``, which takes the first of equal maxima."""
@@ -33,6 +41,12 @@ class TopKTopP(CustomOp):
     """
 
     key: ClassVar[str] = "top_k_top_p"
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows: both cuts, one of them, none."""
+        top_k, top_p = torch.tensor([4, 16, 16]), torch.tensor([0.9, 0.5, 1.0])
+        return cls(), (seeded(3, 16), top_k, top_p)
 
     def forward_native(
         self, logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor
@@ -58,6 +72,11 @@ class Logprobs(CustomOp):
     """
 
     key: ClassVar[str] = "logprobs"
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
+        """Three rows."""
+        return cls(), (seeded(3, 16),)
 
     def forward_native(self, logits: torch.Tensor) -> torch.Tensor:
         """``log_softmax`` in float32."""

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from dougong.platforms.description import open_for_description, open_present_platform
 from dougong.platforms.discovery import discover
 from dougong.platforms.examination import examine_rest
 from dougong.platforms.facts import read_capabilities
 from dougong.platforms.hooks import PluginHooks
+from dougong.platforms.kernels import import_kernels, read_kernels
 from dougong.platforms.loading import LoadedPlatform, check_runtime, load_class, load_platform
 from dougong.platforms.opening import check_device_mask, open_platform
 from dougong.platforms.probing import ProbeCache
@@ -30,10 +32,14 @@ __all__ = [
     "discover",
     "examine_rest",
     "hand_over",
+    "import_kernels",
     "join_parent",
     "load_class",
     "load_platform",
+    "open_for_description",
     "open_platform",
+    "open_present_platform",
     "read_capabilities",
+    "read_kernels",
     "select_platform",
 ]

@@ -1,6 +1,8 @@
 """Working defaults for any torch device, to use as they are or to subclass.
 
-Also what a plugin's own model is made of: `CausalLM`, `WeightTarget`, `Attention`, `AttentionStep`.
+`ModelRunner` is what `ReferenceWorker.runner_cls` overrides parts of; `StepInputs` and `ModelStep`
+are what its parts hand on. Also what a plugin's own model is made of: `CausalLM`, `WeightTarget`,
+`Attention`, `AttentionStep`.
 Published to plugins under `CONTRACT_VERSION`.
 """
 
@@ -16,14 +18,18 @@ if TYPE_CHECKING:
     from dougong.reference.communicator import TorchCommunicator
     from dougong.reference.runtime import TorchDeviceRuntime
     from dougong.reference.worker import ReferenceWorker
+    from dougong.worker import ModelRunner, ModelStep, StepInputs
 
 __all__ = [
     "Attention",
     "AttentionStep",
     "CausalLM",
+    "ModelRunner",
+    "ModelStep",
     "ReferenceAttentionBackend",
     "ReferenceAttentionImpl",
     "ReferenceWorker",
+    "StepInputs",
     "TorchCommunicator",
     "TorchDeviceRuntime",
     "WeightTarget",
@@ -34,9 +40,12 @@ _HOME = {
     "AttentionStep": "dougong.attention",
     "CausalLM": "dougong.models.causal_lm",
     "WeightTarget": "dougong.models.causal_lm",
+    "ModelRunner": "dougong.worker",
+    "ModelStep": "dougong.worker",
     "ReferenceAttentionBackend": "dougong.reference.attention",
     "ReferenceAttentionImpl": "dougong.reference.attention",
     "ReferenceWorker": "dougong.reference.worker",
+    "StepInputs": "dougong.worker",
     "TorchCommunicator": "dougong.reference.communicator",
     "TorchDeviceRuntime": "dougong.reference.runtime",
 }

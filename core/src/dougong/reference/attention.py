@@ -10,14 +10,16 @@ import torch
 from dougong.contracts import (
     AttentionBackend,
     AttentionImpl,
+    AttentionLimits,
     AttentionMetadataBuilder,
     AttentionRequest,
     CommonAttentionMetadata,
     KVBuffer,
     KVCacheSpec,
     KVLayout,
-    Support,
 )
+
+_EIGHT_BIT = ("float8_e4m3fn", "float8_e5m2")
 
 
 @dataclass(slots=True)
@@ -48,7 +50,11 @@ class _Builder(AttentionMetadataBuilder):
 
 
 class ReferenceAttentionImpl(AttentionImpl):
-    """Gathers a sequence's blocks, then attends in float32."""
+    """Gathers a sequence's blocks, then attends in float32.
+
+    A cache of 8-bit floats holds keys and values without a scale, rounded to 4 (``float8_e4m3fn``)
+    or 3 (``float8_e5m2``) significant bits; what is beyond the largest number is cut to it.
+    """
 
     def write_kv(
         self,
@@ -61,8 +67,12 @@ class ReferenceAttentionImpl(AttentionImpl):
         written = slot_mapping >= 0
         slots = slot_mapping[written].long()
         for new, cache in zip((k, v), kv_cache, strict=True):
+            rows = new[written]
+            if cache.dtype.itemsize == 1:
+                limits = torch.finfo(cache.dtype)
+                rows = rows.clamp(limits.min, limits.max)
             flat = cache.view(-1, *cache.shape[2:])
-            flat[slots] = new[written].to(cache.dtype)
+            flat[slots] = rows.to(cache.dtype)
 
     def forward(
         self,
@@ -101,16 +111,12 @@ class ReferenceAttentionBackend(AttentionBackend):
     """Serves every plain kind of layer on every torch device, slowly."""
 
     name = "reference/torch"
-
-    def supports(self, request: AttentionRequest) -> Support:
-        """Everything but latent attention, sinks and capture."""
-        if request.is_mla:
-            return Support.no("multi-head latent attention; this backend has plain attention only")
-        if request.has_sinks:
-            return Support.no("attention sinks; this backend has none")
-        if request.needs_graph:
-            return Support.no("graph capture; this backend loops over sequences on the host")
-        return Support.yes()
+    limits = AttentionLimits(
+        dtypes=frozenset({"float32", "bfloat16", "float16"}),
+        kv_dtypes=frozenset({"float32", "bfloat16", "float16", *_EIGHT_BIT}),
+        sliding_window=True,
+        soft_cap=True,
+    )
 
     def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
         """K and V apart, tokens outermost in a block; any block size."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar
 
 import torch
 
-from dougong.checkpoint import open_tensors, resolve_reference
 from dougong.contracts import (
+    AttentionMetadataBuilder,
     ConfigView,
     GrammarMask,
     IntermediateTensors,
@@ -20,7 +19,9 @@ from dougong.contracts import (
     KVCacheGroup,
     KVLayout,
     LoadReport,
-    Profiler,
+    PluginError,
+    RankPlan,
+    SamplingParams,
     SchedulerOutput,
     StepHandle,
     UnsupportedError,
@@ -28,16 +29,15 @@ from dougong.contracts import (
     WorkerContext,
     WorkerState,
 )
-from dougong.models.causal_lm import CausalLM
-from dougong.models.loader import WeightLoadReport, load_model
-from dougong.models.registry import ModelRegistry
-from dougong.ops import OP_KEYS, BindReport, BindRequest, OpRegistry, bind_ops
-from dougong.sampling import Sampler
-from dougong.worker import InputBatch, ModelRunner, ModelStep
-from dougong.worker.attention_layers import AttentionLayers
-from dougong.worker.dummy_step import dummy_lengths, dummy_step, num_dummy_blocks
+from dougong.ops import watch_first_use
+from dougong.platforms.contract_check import check_class
+from dougong.reference.profiling import RankProfiler
+from dougong.worker import ModelRunner, ModelStep
+from dougong.worker.dummy_step import GREEDY, dummy_lengths, dummy_step, num_dummy_blocks
 from dougong.worker.faults import classified
-from dougong.worker.step_inputs import StepInputBuilder
+from dougong.worker.loading import LoadedModel, load_planned_model
+from dougong.worker.runner_parts import make_runner_parts
+from dougong.worker.warm_up import StepLimits, warm_up_sampling, warm_up_steps
 
 FLOAT32_BYTES = 4
 # Arrays of the size of all logits alive at once while drawing with a cut: logits, scaled, sorted
@@ -46,20 +46,25 @@ LIVE_LOGITS = 10
 
 
 class ReferenceWorker(Worker):
-    """Runs a model through `Platform.runtime` alone.
+    """Runs a model through `Platform.runtime` alone, as its plan says.
 
-    To change one part, override it: `make_runner` (inputs, forward, sample), `estimate_step_bytes`
-    (how memory is measured), or a life-cycle method.
+    To change one part, override it: `runner_cls` (inputs, forward, sample), `estimate_step_bytes`
+    and `measure_unused_bytes` (how memory is counted), or a life-cycle method.
+
+    Attributes:
+        runner_cls: Runs this rank's steps.
     """
+
+    runner_cls: ClassVar[type[ModelRunner]] = ModelRunner
 
     def __init__(self, context: WorkerContext) -> None:
         super().__init__(context)
-        self.kernel_report = KernelReport()
-        self._model: CausalLM | None = None
-        self._attention: AttentionLayers | None = None
-        self._sampler = Sampler()
+        self._kernels = KernelReport()
+        self._loaded: LoadedModel | None = None
+        self._num_blocks = 0
         self._runner: ModelRunner | None = None
-        self._profiler: torch.profiler.profile | None = None
+        self._builders: list[AttentionMetadataBuilder] = []
+        self._profiler: RankProfiler | None = None
         self._next_step_id = 0
 
     @property
@@ -72,48 +77,51 @@ class ReferenceWorker(Worker):
         """Final values."""
         return self.context.config
 
-    def init_device(self) -> None:
+    def init_device(self) -> KernelReport:
         """Open the device, seed it, import kernel libraries."""
         self._require(WorkerState.CREATED)
         platform = self.context.platform
         with self._classified():
             platform.runtime.set_device(self.context.device_index)
             platform.runtime.seed(self.config.seed)
-            self.kernel_report = platform.import_kernels()
-        self.state = WorkerState.DEVICE_READY
-
-    def load_model(self) -> LoadReport:
-        """Build on the device, fill tensor by tensor, choose attention, bind ops."""
-        self._require(WorkerState.DEVICE_READY)
-        with self._classified():
-            self._model, loaded = self._load_checkpoint()
-            self._attention = AttentionLayers(
-                self._model, self.context.platform, self.config, self.device
+            report = platform.import_kernels()
+        if not isinstance(report, KernelReport):
+            raise PluginError(
+                f"platform {platform.name!r} answers {report!r} to import_kernels(), which is no "
+                "KernelReport",
+                plugin=platform.name,
             )
-            bound = self._bind_ops(self._model)
+        self._kernels = report
+        self.state = WorkerState.DEVICE_READY
+        return self._kernels
+
+    def load_model(self, plan: RankPlan) -> LoadReport:
+        """Build on the device, fill tensor by tensor, bind attention and ops as planned."""
+        self._require(WorkerState.DEVICE_READY)
+        self._check_runner_cls()
+        with self._classified():
+            loaded = load_planned_model(self.context, plan, self.device, self._classified)
+        self._loaded = loaded
         self.state = WorkerState.MODEL_LOADED
-        return LoadReport(
-            weight_bytes=loaded.model_bytes,
-            seconds=loaded.seconds,
-            attention_backends=self._attention.count_backends(),
-            implementations=bound.implementations,
-            notes=(*self._attention.notes(), *bound.notes()),
-        )
+        return loaded.report(self._kernels)
 
     def get_kv_cache_groups(self) -> tuple[tuple[KVCacheGroup, KVLayout], ...]:
-        """Layers of one kind share a group."""
-        return self._bound_attention().groups
+        """One per kind of attention layers in the plan."""
+        return self._model().attention.groups
 
     def determine_available_memory(self) -> int:
-        """The limit's share less what is in use and what a step takes beside it."""
+        """What is unused of the engine's share, less what a step takes beside weights and cache."""
         self._require(WorkerState.MODEL_LOADED)
-        utilization = self.config.device_memory_utilization
-        assert utilization is not None, "the final configuration has every value"
         with self._classified():
             step_bytes = self.estimate_step_bytes()
-            info = self.context.platform.runtime.memory_info(self.context.device_index)
-        in_use = info.total_bytes - info.free_bytes
-        return max(0, int(info.total_bytes * utilization) - in_use - step_bytes)
+            return max(0, self.measure_unused_bytes() - step_bytes)
+
+    def measure_unused_bytes(self) -> int:
+        """Bytes of the limit's share that are not in use now; below zero if more is."""
+        utilization = self.config.device_memory_utilization
+        assert utilization is not None, "the final configuration has every value"
+        info = self.context.platform.runtime.memory_info(self.context.device_index)
+        return int(info.total_bytes * utilization) - (info.total_bytes - info.free_bytes)
 
     def estimate_step_bytes(self) -> int:
         """Bytes beside weights and cache that the largest step takes: here, by running one.
@@ -121,18 +129,24 @@ class ReferenceWorker(Worker):
         It holds as many tokens as a step can; what sampling adds for as many sequences as a step
         can hold is computed, since one long prompt does not show it.
         """
-        runtime, attention = self.context.platform.runtime, self._bound_attention()
-        num_tokens = self.config.max_num_batched_tokens or 1
+        runtime, attention = self.context.platform.runtime, self._model().attention
+        lengths = self._fewest_sequences(self.config.max_num_batched_tokens or 1)
+        num_blocks = attention.reserved_blocks + num_dummy_blocks(lengths, attention.block_size)
         runtime.empty_cache()
-        attention.allocate(self._cache_for(num_tokens))
+        attention.allocate(KVCacheConfig(num_blocks, tuple(group for group, _ in attention.groups)))
         runtime.reset_peak_memory()
         before = runtime.peak_memory_bytes()
-        self._run_dummy(self._make_runner(), num_tokens)
-        runtime.synchronize()
+        runner = self._make_runner()
+        with self._watched():
+            self._run_dummy(runner, lengths, GREEDY)
         peak = runtime.peak_memory_bytes()
         attention.drop()
         runtime.empty_cache()
         return max(0, peak - before) + self.estimate_sampling_bytes()
+
+    def attention_workspace_bytes(self, num_tokens: int) -> int:
+        """Bytes beside the cache that the bound attention backends take for so many tokens."""
+        return self._model().attention.workspace_bytes(num_tokens)
 
     def estimate_sampling_bytes(self) -> int:
         """Bytes of what drawing with a cut makes of every sequence's float32 logits."""
@@ -142,18 +156,26 @@ class ReferenceWorker(Worker):
     def initialize_kv_cache(self, config: KVCacheConfig) -> None:
         """Allocate every layer's buffers and make the runner."""
         self._require(WorkerState.MODEL_LOADED)
+        attention = self._model().attention
         with self._classified():
-            self._bound_attention().allocate(config)
+            attention.allocate(config)
             self._runner = self._make_runner()
+        self._num_blocks = config.num_blocks - attention.reserved_blocks
         self.state = WorkerState.CACHE_READY
 
+    def kv_buffers(self) -> Iterator[torch.Tensor]:
+        """Every buffer of the allocated KV cache."""
+        return self._model().attention.buffers()
+
     def warm_up(self) -> None:
-        """One step of one token, so that the first request finds everything touched."""
+        """A step with prefill and decode, and one for every other token count at which the plan has
+        a kernel: the first request finds everything used once."""
         self._require(WorkerState.CACHE_READY)
         assert self._runner is not None
-        with self._classified():
-            self._run_dummy(self._runner, 1)
-            self.context.platform.runtime.synchronize()
+        plan = self._model().plan
+        with self._classified(), self._watched():
+            for lengths in warm_up_steps(plan, self._step_limits()):
+                self._run_dummy(self._runner, lengths, warm_up_sampling(plan))
         self._runner.reset_timers()
         self.state = WorkerState.RUNNING
 
@@ -209,27 +231,18 @@ class ReferenceWorker(Worker):
     def profile(self, is_start: bool, folder: str) -> None:
         """The runtime's own `Profiler` where it has one; otherwise PyTorch's, whose Chrome trace is
         written per rank when it stops."""
-        runtime = self.context.platform.runtime
-        if isinstance(runtime, Profiler):
-            if is_start:
-                runtime.start(folder)
-            else:
-                runtime.stop()
-        elif is_start:
-            self._profiler = torch.profiler.profile()
-            self._profiler.start()
-        elif self._profiler is not None:
-            self._profiler.stop()
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            self._profiler.export_chrome_trace(
-                str(Path(folder) / f"rank{self.context.rank}.trace.json")
-            )
-            self._profiler = None
+        if self._profiler is None:
+            self._profiler = RankProfiler(self.context.platform.runtime, self.context.rank)
+        if is_start:
+            self._profiler.start(folder)
+        else:
+            self._profiler.stop(folder)
 
     def shutdown(self) -> None:
         """Let everything go."""
         was_open = self.state not in (WorkerState.CREATED, WorkerState.SHUT_DOWN)
-        self._runner = self._model = self._attention = None
+        self._runner = self._loaded = None
+        self._builders = []
         gc.collect()
         if was_open:
             self.context.platform.runtime.empty_cache()
@@ -239,97 +252,69 @@ class ReferenceWorker(Worker):
         """Step timers of this rank."""
         return {} if self._runner is None else self._runner.timers.as_dict()
 
-    def make_runner(
-        self, model: CausalLM, batch: InputBatch, inputs: StepInputBuilder
-    ) -> ModelRunner:
-        """The runner of this rank's steps."""
-        return ModelRunner(
-            model,
-            self._sampler,
-            batch,
-            inputs,
-            self._bound_attention().make_builders(),
-            self.context.platform.runtime,
-            self._classified,
-        )
-
-    def _load_checkpoint(self) -> tuple[CausalLM, WeightLoadReport]:
-        config = self.config
-        assert config.architecture and config.dtype
-        registry = ModelRegistry(self.context.registrations)
-        return load_model(
-            registry.resolve([config.architecture]),
-            config.hf_config,
-            getattr(torch, config.dtype),
-            self.device,
-            open_tensors(resolve_reference(self.context.model_path)),
-            max_model_len=config.max_model_len,
-        )
-
-    def _bind_ops(self, model: CausalLM) -> BindReport:
-        platform = self.context.platform
-        facts = platform.facts(self.context.device_index)
-        assert self.config.dtype
-        request = BindRequest(
-            dtype=self.config.dtype,
-            features=platform.claims(facts.arch).features,
-            loaded=frozenset(name.split()[0] for name in self.kernel_report.loaded),
-            missing=self.kernel_report.missing,
-        )
-        registry = OpRegistry.from_registrations(self.context.registrations, OP_KEYS)
-        report = bind_ops(model, registry, request)
-        report.add(bind_ops(self._sampler, registry, request))
-        return report
+    def _check_runner_cls(self) -> None:
+        cls = self.runner_cls
+        if cls is not ModelRunner:
+            subject = (
+                f"{cls.__module__}:{cls.__qualname__}, runner_cls of {type(self).__qualname__}"
+            )
+            check_class(cls, ModelRunner, subject=subject, plugin=self.context.platform.name)
 
     def _make_runner(self) -> ModelRunner:
-        config, groups = self.config, self.get_kv_cache_groups()
-        assert self._model is not None
-        block_size = self._bound_attention().block_size
+        runtime = self.context.platform.runtime
+        parts = make_runner_parts(
+            self._model(), self.config, runtime, self.device, self._classified
+        )
+        self._builders = parts.builders
+        return self.runner_cls(parts)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Inside, a kernel or an attention backend that raises is named: `ImplementationError`."""
+        loaded, synchronize = self._model(), self.context.platform.runtime.synchronize
+        with (
+            watch_first_use(
+                loaded.model, loaded.sampler, synchronize=synchronize, classified=self._classified
+            ),
+            loaded.attention.watch_first_use(self._builders, synchronize),
+        ):
+            yield
+
+    def _step_limits(self) -> StepLimits:
+        config = self.config
         assert config.max_num_seqs and config.max_num_batched_tokens and config.max_model_len
-        batch = InputBatch(
+        return StepLimits(
+            max_num_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
             max_model_len=config.max_model_len,
-            block_size=block_size,
-            num_groups=len(groups),
-            vocab_size=int(config.hf_config["vocab_size"]),
+            num_blocks=self._num_blocks,
+            block_size=self._model().plan.block_size,
         )
-        inputs = StepInputBuilder(
-            batch,
-            self.context.platform.runtime,
-            self.device,
-            max_num_seqs=config.max_num_seqs,
-            max_num_tokens=config.max_num_batched_tokens,
-            block_size=block_size,
-            slot_dtypes=tuple(getattr(torch, layout.slot_dtype) for _, layout in groups),
-        )
-        return self.make_runner(self._model, batch, inputs)
 
-    def _dummy_lengths(self, num_tokens: int) -> list[int]:
+    def _fewest_sequences(self, num_tokens: int) -> list[int]:
         config = self.config
         assert config.max_model_len and config.max_num_seqs
         return dummy_lengths(num_tokens, config.max_model_len, config.max_num_seqs)
 
-    def _cache_for(self, num_tokens: int) -> KVCacheConfig:
-        attention = self._bound_attention()
-        num_blocks = num_dummy_blocks(self._dummy_lengths(num_tokens), attention.block_size)
-        groups = tuple(group for group, _ in attention.groups)
-        return KVCacheConfig(attention.reserved_blocks + num_blocks, groups)
-
-    def _run_dummy(self, runner: ModelRunner, num_tokens: int) -> None:
-        attention = self._bound_attention()
+    def _run_dummy(
+        self, runner: ModelRunner, lengths: Sequence[int], sampling_params: SamplingParams
+    ) -> None:
+        attention = self._model().attention
         step = dummy_step(
-            self._dummy_lengths(num_tokens),
+            lengths,
             attention.block_size,
             num_groups=len(attention.groups),
             first_block=attention.reserved_blocks,
+            sampling_params=sampling_params,
         )
         runner.sample(runner.submit(step)).result()
+        self.context.platform.runtime.synchronize()
         runner.forget(list(step.num_scheduled_tokens))
 
-    def _bound_attention(self) -> AttentionLayers:
-        if self._attention is None:
+    def _model(self) -> LoadedModel:
+        if self._loaded is None:
             raise UnsupportedError(f"the worker is {self.state}; load the model first")
-        return self._attention
+        return self._loaded
 
     def _running(self) -> ModelRunner:
         self._require(WorkerState.RUNNING)

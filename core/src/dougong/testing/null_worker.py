@@ -22,6 +22,7 @@ from typing import Any
 from dougong.contracts import (
     GrammarMask,
     IntermediateTensors,
+    KernelReport,
     KVBuffer,
     KVCacheConfig,
     KVCacheGroup,
@@ -29,6 +30,7 @@ from dougong.contracts import (
     KVLayout,
     LoadReport,
     ModelRunnerOutput,
+    RankPlan,
     SchedulerOutput,
     StepHandle,
     TokenLogprobs,
@@ -66,23 +68,24 @@ class NullWorker(Worker):
         self._eos_token_id = int(hf_config.get("eos_token_id", 2))
         self._step_seconds = float(self._orders.get("step_seconds", 0.0))
         self._batch = NullBatch(0, is_checking=False)
+        self._block_size = 0
         self._next_step_id = 0
 
-    def init_device(self) -> None:
-        """No device."""
+    def init_device(self) -> KernelReport:
+        """No device, and no kernels."""
         self.state = WorkerState.DEVICE_READY
+        return KernelReport()
 
-    def load_model(self) -> LoadReport:
-        """No model."""
+    def load_model(self, plan: RankPlan) -> LoadReport:
+        """No model; of the plan the block size alone is obeyed."""
+        self._block_size = plan.block_size
         time.sleep(float(self._orders.get("load_seconds", 0.0)))
         self.state = WorkerState.MODEL_LOADED
         return LoadReport(weight_bytes=0, seconds=0.0, attention_backends={"null/none": 1})
 
     def get_kv_cache_groups(self) -> tuple[tuple[KVCacheGroup, KVLayout], ...]:
         """One group of one layer that stores one element per token."""
-        config = self.context.config
-        block_size, dtype = config.block_size, config.kv_cache_dtype
-        assert block_size is not None
+        block_size, dtype = self._block_size, self.context.config.kv_cache_dtype
         assert dtype is not None
         spec = KVCacheSpec(num_kv_heads=1, head_dim=1, dtype=dtype, block_size=block_size)
         layout = KVLayout(
@@ -100,6 +103,7 @@ class NullWorker(Worker):
     def initialize_kv_cache(self, config: KVCacheConfig) -> None:
         """One Python integer per slot."""
         block_size = config.groups[0].spec.block_size
+        assert block_size == self._block_size, f"blocks of {block_size} were not planned"
         self._batch = NullBatch(block_size, is_checking=bool(self._orders.get("is_checking", True)))
         self.state = WorkerState.CACHE_READY
 

@@ -1,200 +1,177 @@
-"""A built model's attention layers: who computes each, how its cache lies, who makes its
-metadata."""
+"""A built model's attention layers: bound to the backends the plan names, each with its cache."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import nn
 
-from dougong.attention import Attention, check_attention_parts, choose_backend
-from dougong.contracts import (
-    AttentionMetadataBuilder,
-    AttentionRequest,
-    ConfigError,
-    ConfigView,
-    KVBuffer,
-    KVCacheConfig,
-    KVCacheGroup,
-    KVCacheSpec,
-    KVLayout,
-    Platform,
-    PluginError,
+from dougong.attention import (
+    Attention,
+    Classified,
+    FirstUse,
+    make_builder,
+    make_impl,
+    watched_builder,
+    watched_impl,
 )
+from dougong.contracts import (
+    AttentionBackend,
+    AttentionMetadataBuilder,
+    ImplementationError,
+    KVCacheConfig,
+    RankPlan,
+    UnsupportedError,
+)
+from dougong.worker.attention_kinds import planned_kinds
+from dougong.worker.kv_buffers import allocate_buffer
 
 
 class AttentionLayers:
-    """Chooses a backend per kind of layer and binds it; layers of one kind form a KV cache group.
+    """Binds every attention layer as the plan says; each assignment is a KV cache group.
 
     Args:
         model: Built; its `Attention` modules are bound.
-        platform: Whose backends are asked.
-        config: Final values of dtype, KV dtype, block size and the explicit backend.
+        backends: Of the platform, by name.
+        plan: Whom to bind.
         device: Where the cache will live.
+        classified: Made around a backend's own code; turns a vendor's exceptions into `DeviceError`
+            where they are one.
+
+    Raises:
+        PluginError: The plan and the model name different layers, or the same ones differently; a
+            backend is not there, or answers with another layout than while planning.
+        ImplementationError: Backends that cannot make their part for a layer, all of them.
     """
 
     def __init__(
-        self, model: nn.Module, platform: Platform, config: ConfigView, device: torch.device
+        self,
+        model: nn.Module,
+        backends: Mapping[str, AttentionBackend],
+        plan: RankPlan,
+        device: torch.device,
+        classified: Classified = nullcontext,
     ) -> None:
-        assert config.dtype and config.kv_cache_dtype and config.block_size
         self._device = device
-        self._platform = platform
-        is_asked = "block_size" in config.explicit
-        self._layers: dict[AttentionRequest, list[Attention]] = {}
-        for module in model.modules():
-            if isinstance(module, Attention):
-                request = module.request(
-                    config.dtype, config.kv_cache_dtype, config.block_size if is_asked else None
-                )
-                self._layers.setdefault(request, []).append(module)
-        self._choices = {
-            request: choose_backend(platform, request, config.attention_backend)
-            for request in self._layers
-        }
-        self.block_size = self._choose_block_size(config.block_size, is_asked)
-        self.groups = tuple(self._group(request, self.block_size) for request in self._layers)
-        self.reserved_blocks = max(layout.reserved_blocks for _, layout in self.groups)
+        self._classified = classified
+        self.block_size = plan.block_size
+        self._kinds = planned_kinds(model, backends, plan, classified)
+        self.groups = tuple((kind.group, kind.layout) for kind in self._kinds)
+        self.reserved_blocks = max((layout.reserved_blocks for _, layout in self.groups), default=0)
         self._bind()
 
     def count_backends(self) -> dict[str, int]:
-        """Backend name → layers it serves."""
-        counts: dict[str, int] = {}
-        for request, layers in self._layers.items():
-            name = self._choices[request].backend.name
-            counts[name] = counts.get(name, 0) + len(layers)
-        return counts
-
-    def notes(self) -> Iterator[str]:
-        """One sentence per backend that was passed over."""
-        for choice in self._choices.values():
-            for name, reason in choice.passed_over.items():
-                yield f"attention: {name} was passed over: {reason}"
+        """Backend → layers it serves, for prefill or decode; as they are bound."""
+        counts: Counter[str] = Counter()
+        for layer in self._layers():
+            counts.update(dict.fromkeys(layer.backends, 1))
+        return dict(counts)
 
     def workspace_bytes(self, max_num_tokens: int) -> int:
         """What the hungriest backend takes beside the cache; layers run one after the other."""
         return max(
-            choice.backend.workspace_bytes(request, max_num_tokens)
-            for request, choice in self._choices.items()
+            (kind.backend.workspace_bytes(kind.request, max_num_tokens) for kind in self._kinds),
+            default=0,
         )
 
     def make_builders(self) -> list[AttentionMetadataBuilder]:
-        """One per group, in group order."""
-        builders = []
-        for choice, (group, layout) in zip(self._choices.values(), self.groups, strict=True):
-            builder = choice.backend.make_builder(group.spec, layout, self._device)
-            check_attention_parts(choice.backend, builder=builder)
-            builders.append(builder)
-        return builders
+        """One per group, in group order.
+
+        Raises:
+            ImplementationError: A backend cannot make its own.
+        """
+        return [
+            make_builder(kind.backend, kind.group.spec, kind.layout, self._device, self._classified)
+            for kind in self._kinds
+        ]
 
     def allocate(self, config: KVCacheConfig) -> None:
-        """Allocate and bind every layer's buffers; what was bound before is let go."""
+        """Allocate and bind every layer's buffers; what was bound before is let go.
+
+        Raises:
+            UnsupportedError: Its groups are not those of the plan, or of another block size.
+        """
+        self._check_groups(config)
         self.drop()
-        for index, (layers, (_, layout)) in enumerate(
-            zip(self._layers.values(), self.groups, strict=True)
-        ):
-            for layer in layers:
-                layer.bind_cache(
-                    index,
-                    [
-                        allocate_buffer(
-                            buffer, config.num_blocks, self._device, layout.alignment_bytes
-                        )
-                        for buffer in layout.buffers
-                    ],
-                )
+        for index, kind in enumerate(self._kinds):
+            alignment = kind.layout.alignment_bytes
+            for layer in kind.layers:
+                buffers = [
+                    allocate_buffer(buffer, config.num_blocks, self._device, alignment)
+                    for buffer in kind.layout.buffers
+                ]
+                layer.bind_cache(index, buffers)
 
     def buffers(self) -> Iterator[torch.Tensor]:
         """Every buffer that is bound now."""
-        for layers in self._layers.values():
-            for layer in layers:
-                yield from layer.kv_cache
+        for layer in self._layers():
+            yield from layer.kv_cache
 
     def drop(self) -> None:
         """Let every buffer go."""
-        for layers in self._layers.values():
-            for layer in layers:
-                layer.bind_cache(0, ())
+        for layer in self._layers():
+            layer.bind_cache(0, ())
+
+    @contextmanager
+    def watch_first_use(
+        self, builders: list[AttentionMetadataBuilder], synchronize: Callable[[], None]
+    ) -> Iterator[None]:
+        """Inside, a backend that raises is named: `ImplementationError`.
+
+        Args:
+            builders: As `make_builders` gave them to whoever runs steps; inside, others stand in
+                their place.
+            synchronize: Waits for the device.
+        """
+        first_use = FirstUse(synchronize, self._classified)
+        own = list(builders)
+        impls = [(layer, layer.impl) for layer in self._layers()]
+        for kind in self._kinds:
+            for layer in kind.layers:
+                layer.bind_backend(kind.names, watched_impl(kind.names[0], layer.impl, first_use))
+        builders[:] = [
+            watched_builder(kind.names[0], builder, first_use)
+            for kind, builder in zip(self._kinds, own, strict=True)
+        ]
+        try:
+            yield
+        finally:
+            builders[:] = own
+            for layer, impl in impls:
+                layer.bind_backend(layer.backends, impl)
+
+    def _layers(self) -> Iterator[Attention]:
+        for kind in self._kinds:
+            yield from kind.layers
 
     def _bind(self) -> None:
-        for request, layers in self._layers.items():
-            backend = self._choices[request].backend
-            for layer in layers:
-                impl = backend.make_impl(request, layer.scale)
-                check_attention_parts(backend, impl=impl)
-                layer.bind_backend(impl)
+        failures: dict[str, str] = {}
+        causes = []
+        for kind in self._kinds:
+            try:
+                for layer in kind.layers:
+                    impl = make_impl(kind.backend, kind.request, layer.scale, self._classified)
+                    layer.bind_backend(kind.names, impl)
+            except ImplementationError as exc:
+                failures |= exc.failures
+                causes.append(exc.__cause__)
+        if failures:
+            raise ImplementationError(failures) from causes[0]
 
-    def _choose_block_size(self, preferred: int, is_asked: bool) -> int:
-        """``preferred``, or, where nobody asked for it, the first that every layout takes."""
-        layouts = [self._group(request, preferred)[1] for request in self._layers]
-        taken = [size for size in layouts[0].block_sizes if _all_take(layouts, size)]
-        if _all_take(layouts, preferred):
-            return preferred
-        names = ", ".join(choice.backend.name for choice in self._choices.values())
-        if is_asked:
-            raise ConfigError(
-                f"block_size={preferred} is not taken by attention backend {names}, which takes "
-                f"{', '.join(map(str, taken)) or 'no size that all layers share'}. Leave it unset."
+    def _check_groups(self, config: KVCacheConfig) -> None:
+        given, planned = config.groups, tuple(group for group, _ in self.groups)
+        if given == planned:
+            return
+        sizes = {group.spec.block_size for group in given}
+        if sizes != {self.block_size}:
+            what = f"block_size {', '.join(map(str, sorted(sizes)))}"
+            raise UnsupportedError(
+                f"the KV cache was sized with {what}, and the layouts of this rank's plan take "
+                f"{self.block_size}; whoever sizes and schedules must use the plan's block size"
             )
-        if not taken:
-            raise PluginError(
-                f"the attention backends {names} of platform {self._platform.name!r} share no "
-                "block size, and in contract 1.0 every group of layers has the same",
-                plugin=self._platform.name,
-            )
-        return taken[0]
-
-    def _group(self, request: AttentionRequest, block_size: int) -> tuple[KVCacheGroup, KVLayout]:
-        spec = KVCacheSpec(
-            num_kv_heads=request.num_kv_heads,
-            head_dim=request.head_dim,
-            dtype=request.kv_dtype,
-            block_size=block_size,
-            sliding_window=request.sliding_window,
+        raise UnsupportedError(
+            f"the KV cache was sized for the groups {given}, and this rank's plan has {planned}"
         )
-        indices = tuple(layer.layer_index for layer in self._layers[request])
-        return KVCacheGroup(spec, indices), self._choices[request].backend.kv_layout(spec)
-
-
-def _all_take(layouts: Sequence[KVLayout], block_size: int) -> bool:
-    return all(block_size in layout.block_sizes for layout in layouts)
-
-
-def allocate_buffer(
-    buffer: KVBuffer, num_blocks: int, device: torch.device, alignment_bytes: int = 1
-) -> torch.Tensor:
-    """One buffer, its axes in memory as ``stride_order`` says; contents undefined.
-
-    Where blocks are outermost in memory, each starts at a multiple of ``alignment_bytes``.
-
-    Raises:
-        PluginError: Blocks are not outermost and their bytes are no multiple of the alignment.
-    """
-    shape, dtype = buffer.shape(num_blocks), getattr(torch, buffer.dtype)
-    order = buffer.stride_order or tuple(range(len(shape)))
-    sizes = [shape[axis] for axis in order]
-    if buffer.block_bytes % alignment_bytes == 0:
-        stored = _aligned_empty(math.prod(sizes), dtype, device, alignment_bytes).view(sizes)
-    elif order[0] == buffer.block_axis and alignment_bytes % dtype.itemsize == 0:
-        stride = -(-buffer.block_bytes // alignment_bytes) * alignment_bytes // dtype.itemsize
-        flat = _aligned_empty(num_blocks * stride, dtype, device, alignment_bytes)
-        inner = math.prod(sizes[1:])
-        stored = flat.view(num_blocks, stride)[:, :inner].view(sizes)
-    else:
-        raise PluginError(
-            f"KV buffer {buffer.name!r} has blocks of {buffer.block_bytes} bytes, which cannot "
-            f"each start at a multiple of {alignment_bytes}: put the block axis outermost in "
-            "memory, or make the block a multiple"
-        )
-    return stored.permute([order.index(axis) for axis in range(len(shape))])
-
-
-def _aligned_empty(
-    num_elements: int, dtype: torch.dtype, device: torch.device, alignment_bytes: int
-) -> torch.Tensor:
-    """A flat tensor that starts at a multiple of ``alignment_bytes``."""
-    spare = -(-alignment_bytes // dtype.itemsize)
-    flat = torch.empty(num_elements + spare, dtype=dtype, device=device)
-    offset = -flat.data_ptr() % alignment_bytes // dtype.itemsize
-    return flat[offset : offset + num_elements]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dougong.messages.request import SamplingParams
 from dougong.messages.step import CachedRequestData, NewRequestData, SchedulerOutput
 
+GREEDY = SamplingParams(temperature=0.0)
+
 
 def dummy_lengths(num_tokens: int, max_model_len: int, max_num_seqs: int) -> list[int]:
     """Prompt lengths of the fewest requests that hold ``num_tokens`` together.
@@ -18,13 +20,31 @@ def dummy_lengths(num_tokens: int, max_model_len: int, max_num_seqs: int) -> lis
     return [longest] * full + ([rest] if rest else [])
 
 
+def spread_lengths(num_tokens: int, max_model_len: int, max_num_seqs: int) -> list[int]:
+    """Prompt lengths of as many requests as can share ``num_tokens``: a step with as many rows of
+    logits as it can have.
+
+    Fewer tokens where no step can hold as many.
+    """
+    longest = max(1, max_model_len - 1)
+    num_tokens = min(num_tokens, longest * max_num_seqs)
+    num_seqs = min(num_tokens, max_num_seqs)
+    each, rest = divmod(num_tokens, num_seqs)
+    return [each + (index < rest) for index in range(num_seqs)]
+
+
 def num_dummy_blocks(lengths: Sequence[int], block_size: int) -> int:
     """Blocks per group that `dummy_step` with these arguments touches."""
     return sum(-(-length // block_size) for length in lengths)
 
 
 def dummy_step(
-    lengths: Sequence[int], block_size: int, *, num_groups: int, first_block: int
+    lengths: Sequence[int],
+    block_size: int,
+    *,
+    num_groups: int,
+    first_block: int,
+    sampling_params: SamplingParams = GREEDY,
 ) -> SchedulerOutput:
     """A whole prefill of prompts of these lengths, from ``first_block`` on.
 
@@ -40,7 +60,7 @@ def dummy_step(
                 request_id=f"dummy-{index}",
                 token_ids=[0] * length,
                 num_prompt_tokens=length,
-                sampling_params=SamplingParams(temperature=0.0),
+                sampling_params=sampling_params,
                 stop_token_ids=frozenset(),
                 block_ids=tuple(blocks for _ in range(num_groups)),
                 num_computed_tokens=0,

@@ -80,37 +80,51 @@ class ModelStep:
             time.sleep(_POLL_S)
 
 
-class ModelRunner:
-    """Runs steps of one model on one device.
+@dataclass(frozen=True, slots=True)
+class RunnerParts:
+    """What a worker hands its runner. A subclass with a constructor of its own passes it on.
 
-    Args:
+    Attributes:
         model: Built, loaded and bound.
         sampler: Bound.
         batch: The rows.
         inputs: Builds a step's tensors from them.
-        builders: Metadata builder per KV cache group.
+        builders: Metadata builder per KV cache group; others may stand in their place for a while.
         runtime: The device's.
         classified: Makes the block in which a step's late errors are named; takes the step's id.
     """
 
-    def __init__(
-        self,
-        model: CausalLM,
-        sampler: Sampler,
-        batch: InputBatch,
-        inputs: StepInputBuilder,
-        builders: Sequence[AttentionMetadataBuilder],
-        runtime: DeviceRuntime,
-        classified: Callable[[int], AbstractContextManager[None]],
-    ) -> None:
-        self._classified = classified
-        self._model = model
-        self._sampler = sampler
-        self._batch = batch
-        self._inputs = inputs
-        self._builders = builders
-        self._runtime = runtime
+    model: CausalLM
+    sampler: Sampler
+    batch: InputBatch
+    inputs: StepInputBuilder
+    builders: list[AttentionMetadataBuilder]
+    runtime: DeviceRuntime
+    classified: Callable[[int | None], AbstractContextManager[None]]
+
+
+class ModelRunner:
+    """Runs steps of one model on one device, in three parts, each of which a vendor may override:
+    `prepare_inputs`, `forward` and `sample`.
+
+    Args:
+        parts: Passed on unread.
+
+    Attributes:
+        model: Built, loaded and bound.
+        runtime: The device's.
+        timers: Of the steps so far.
+    """
+
+    def __init__(self, parts: RunnerParts) -> None:
+        self.model = parts.model
+        self.runtime = parts.runtime
         self.timers = StepTimers()
+        self._classified = parts.classified
+        self._sampler = parts.sampler
+        self._batch = parts.batch
+        self._inputs = parts.inputs
+        self._builders = parts.builders
 
     def reset_timers(self) -> None:
         """Start to count again."""
@@ -127,7 +141,7 @@ class ModelRunner:
         self._batch.update(step)
         inputs = self.prepare_inputs(step)
         prepared = time.perf_counter()
-        with self._runtime.inference_mode():
+        with self.runtime.inference_mode():
             logits = self.forward(inputs)
         self.timers.num_steps += 1
         self.timers.prepare_s += prepared - began
@@ -138,21 +152,25 @@ class ModelRunner:
         """The step's tensors."""
         return self._inputs.build(step.num_scheduled_tokens)
 
-    def forward(self, inputs: StepInputs) -> torch.Tensor | None:
-        """Logits of the rows that are sampled; ``None`` when no row is."""
-        step = AttentionStep(
+    def attention_step(self, inputs: StepInputs) -> AttentionStep:
+        """What the model's attention layers read; made once per step."""
+        return AttentionStep(
             metadata=[
                 builder.build(common)
                 for builder, common in zip(self._builders, inputs.common, strict=True)
             ],
             slot_mappings=[common.slot_mapping for common in inputs.common],
         )
-        hidden = self._model.forward(inputs.token_ids, inputs.positions, step)
+
+    def forward(self, inputs: StepInputs) -> torch.Tensor | None:
+        """Logits of the rows that are sampled; ``None`` when no row is."""
+        step = self.attention_step(inputs)
+        hidden = self.model.forward(inputs.token_ids, inputs.positions, step)
         if not inputs.sampled.size:
             return None
         if inputs.logits_rows is not None:
             hidden = hidden.index_select(0, inputs.logits_rows)
-        return self._model.compute_logits(hidden)
+        return self.model.compute_logits(hidden)
 
     def sample(self, step: ModelStep) -> ModelStep:
         """Enqueue the choice of tokens and their way back to the host."""
@@ -161,10 +179,10 @@ class ModelRunner:
         if step.logits is not None:
             rows = inputs.rows[inputs.sampled]
             asked = self._batch.sampling.inputs(rows, self._batch.num_tokens[rows])
-            with self._runtime.inference_mode():
+            with self.runtime.inference_mode():
                 step.sampled = self._to_host(self._sampler.sample(step.logits, asked))
         # Also where nothing is sampled: the next step writes the host buffers of this one.
-        step.event = self._runtime.new_event()
+        step.event = self.runtime.new_event()
         step.event.record()
         self._batch.num_computed[inputs.rows] = inputs.new_computed
         self.timers.sample_s += time.perf_counter() - began
@@ -199,7 +217,7 @@ class ModelRunner:
         )
 
     def _host_copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        host = self._runtime.empty_host(tuple(tensor.shape), tensor.dtype)
+        host = self.runtime.empty_host(tuple(tensor.shape), tensor.dtype)
         return host.copy_(tensor, non_blocking=True)
 
     def _logprobs(

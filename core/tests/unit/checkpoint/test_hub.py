@@ -174,3 +174,39 @@ def test_a_revision_that_cannot_be_verified_is_said(
     assert f"commit {commit}" in caplog.text
     said = f"that revision 'v2' still is commit {commit} could not be verified"
     assert (said in caplog.text) is (revision == "v2")
+
+
+def test_without_need_of_weights_only_what_describes_them_is_fetched(hub: FakeHub) -> None:
+    files = resolve_reference("acme/tiny-llama", needs_weights=False)
+    fetched = ["config.json", "model.safetensors.index.json", "tokenizer.json"]
+    assert sorted(hub.downloads) == fetched
+    assert files.weights == ()
+    with pytest.raises(CheckpointError, match="is missing; it holds"):
+        check_complete(files)
+
+
+def test_a_gguf_is_fetched_as_ever_since_its_config_is_inside(hub: FakeHub) -> None:
+    files = resolve_reference("acme/tiny-GGUF:Q8_0", needs_weights=False)
+    assert [path.name for path in files.weights] == ["m-Q8_0.gguf"]
+
+
+def test_a_repository_that_could_not_be_served_is_refused_without_need_of_weights_too(
+    hub: FakeHub,
+) -> None:
+    with pytest.raises(CheckpointError, match="neither safetensors nor GGUF"):
+        resolve_reference("acme/adapter", needs_weights=False)
+
+
+def test_a_config_fetched_earlier_is_used_offline_and_told_apart_from_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = FakeRepo({"config.json": b'{"model_type": "llama"}', "model.safetensors": b"weights"})
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf"))
+    with hub_server({"acme/one": repo}) as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.url)
+        described = resolve_reference("acme/one", needs_weights=False)
+        assert running.downloads == ["config.json"]
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert resolve_reference("acme/one", needs_weights=False) == described
+    with pytest.raises(CheckpointError, match="the configuration and no weights"):
+        resolve_reference("acme/one")

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from dougong.checkpoint import resolve_reference
+from dougong.checkpoint import (
+    check_complete,
+    find_weight_summary,
+    read_config,
+    read_weight_summary,
+    resolve_reference,
+)
 from dougong.errors import CheckpointError
 
 
@@ -40,3 +46,27 @@ def test_what_can_only_be_a_path_is_not_looked_for_on_a_hub(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=r"no file or folder|is empty"):
         resolve_reference(model)
+
+
+def test_a_config_alone_will_do_for_whoever_needs_no_weights(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    files = resolve_reference(str(tmp_path), needs_weights=False)
+    assert files.weights == ()
+    assert find_weight_summary(files) is None
+    assert read_config(files)["torch_dtype"] == "bfloat16"
+    with pytest.raises(CheckpointError, match="holds no weights"):
+        resolve_reference(str(tmp_path))
+
+
+def test_a_config_alone_is_never_served(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    files = resolve_reference(str(tmp_path), needs_weights=False)
+    with pytest.raises(CheckpointError, match="no weight file is there"):
+        check_complete(files)
+    with pytest.raises(CheckpointError, match="has no weights here"):
+        read_weight_summary(files)
+
+
+def test_a_folder_without_even_a_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is empty"):
+        resolve_reference(str(tmp_path), needs_weights=False)

@@ -6,7 +6,12 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType
 
-from dougong.checkpoint import has_tied_head, read_weight_summary, resolve_reference
+from dougong.checkpoint import (
+    find_weight_summary,
+    has_tied_head,
+    read_weight_summary,
+    resolve_reference,
+)
 from dougong.checkpoint.weight_summary import FormatShare, dtype_for_format
 from tests.support.checkpoints import random_blocks, random_rows, write_gguf, write_shards
 
@@ -50,3 +55,14 @@ def test_every_format_has_a_dtype_to_compute_in(storage_format: str, dtype: str)
 def test_the_head_is_tied_exactly_when_the_files_hold_none() -> None:
     assert has_tied_head(["model.embed_tokens.weight"])
     assert not has_tied_head(["model.embed_tokens.weight", "lm_head.weight"])
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_a_missing_shard_leaves_no_sum(tmp_path: Path, with_index: bool) -> None:
+    shards = [{"a": torch.ones(2)}, {"b": torch.ones(3)}]
+    paths = write_shards(tmp_path, shards, with_index=with_index)
+    whole = find_weight_summary(resolve_reference(str(tmp_path)))
+    assert whole is not None
+    assert whole.num_parameters == 5
+    paths[1].unlink()
+    assert find_weight_summary(resolve_reference(str(tmp_path))) is None

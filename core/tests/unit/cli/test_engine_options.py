@@ -37,6 +37,13 @@ def test_options_arrive_with_their_types() -> None:
     assert args.device_memory_utilization == 0.5
 
 
+def test_an_op_may_be_chosen_again_and_again() -> None:
+    args = given("--op", "linear=a/b", "--custom-ops", "none,+lm_head", "--op", "lm_head=a/c",
+                 "--strict", "--plan", "plan.json")  # fmt: skip
+    assert args.op == ("linear=a/b", "lm_head=a/c")
+    assert (args.custom_ops, args.strict, args.plan) == ("none,+lm_head", True, "plan.json")
+
+
 def test_every_option_of_the_engine_is_an_option_of_a_command() -> None:
     assert set(_HELP) == set(EngineArgs.option_names())
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +103,33 @@ def test_the_start_report_is_logged_when_asked_for(model: str, capsys: Capture) 
     assert "max_model_len" not in capsys.readouterr().err
     assert run_command(*arguments, "-v") == 0
     assert "max_model_len = 256 [checkpoint]" in capsys.readouterr().err
+
+
+def test_a_saved_plan_is_insisted_on(model: str, tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "plan.json")
+    asked = ("--platform", "null", "--block-size", "8", "--save", path)
+    assert run_command("explain", model, *asked) == 0
+    arguments = ("generate", "A", "--model", model, "--plan", path, "--json")
+    capsys.readouterr()
+    assert run_command(*arguments) == 0
+    start = json.loads(capsys.readouterr().out)["start"]
+    assert (start["platform"], start["block_size"]) == ("null", 8)
+    decisions = {item["field"]: item for item in start["decisions"]}
+    assert decisions["max_num_seqs"]["author"] == f"plan {path}"
+    assert run_command(*arguments, "--block-size", "4") == 2
+    assert "block_size=4 was asked for, and the plan was made with block_size=8" in (
+        capsys.readouterr().err
+    )
+
+
+def test_an_option_that_cannot_be_obeyed_is_refused_with_its_reasons(
+    model: str, capsys: Capture
+) -> None:
+    arguments = ("A", "--model", model, "--platform", "null", "--op", "linear=acme/mm", "--op", "x")
+    assert run_command("generate", *arguments) == 2
+    assert "--op 'x' is malformed" in capsys.readouterr().err
+    assert run_command("generate", *arguments[:-2]) == 2
+    assert "acme/mm" in capsys.readouterr().err
 
 
 def test_help_lists_the_options_of_command_and_engine(

@@ -26,6 +26,9 @@ def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
         ({"device_memory_utilization": "half"}, r"takes a number \(float\)"),
         ({"dtype": 16}, r"dtype=16, a int; it takes a text \(str\)"),
         ({"platform": ""}, "platform='' is empty"),
+        ({"op": "rms_norm=native"}, r"op='rms_norm=native', a str; it takes a list of texts"),
+        ({"op": ["rms_norm=native", 1]}, r"op has 1 in it; each of them is a text"),
+        ({"strict": 1}, r"strict=1, a int; it takes True or False"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_with_the_field_and_the_right_one(
@@ -46,3 +49,33 @@ def test_a_commands_default_is_no_wish_of_the_user() -> None:
     default = CommandDefault("max_num_seqs", 1, "command generate", "one prompt")
     args = EngineArgs(model="m", defaults=(default,))
     assert args.explicit == {"model"}
+
+
+def test_a_list_of_ops_is_kept_as_what_cannot_change_and_an_empty_one_is_none() -> None:
+    assert EngineArgs(model="m", op=["linear=native"]).op == ("linear=native",)
+    assert EngineArgs(model="m", op=[]).explicit == {"model"}
+
+
+def test_choices_are_plain_values_and_come_back_as_the_same_wishes() -> None:
+    args = EngineArgs(
+        model="m",
+        op=("linear=a/b", "rms_norm=native"),
+        custom_ops="none",
+        dtype="auto",
+        strict=True,
+    )
+    assert args.choices == {
+        "custom_ops": "none",
+        "op": "linear=a/b,rms_norm=native",
+        "strict": True,
+    }
+    again = EngineArgs(model="m").with_choices(args.choices)
+    assert again.choices == args.choices
+    assert again.op == args.op
+
+
+def test_what_was_asked_for_stays_where_choices_are_taken_over() -> None:
+    args = EngineArgs(model="m", seed=7).with_choices({"seed": 1, "max_num_seqs": 2})
+    assert (args.seed, args.max_num_seqs) == (7, 2)
+    with pytest.raises(ConfigError, match="max_num_sequences"):
+        args.with_choices({"max_num_sequences": 1})

@@ -35,7 +35,7 @@ def test_an_asked_dtype_is_obeyed(asked: str, meant: str) -> None:
 def test_an_asked_dtype_that_is_not_claimed_is_refused_with_the_claimed_ones(asked: str) -> None:
     noted = wishes(dtype=asked)
     resolve_dtype(noted, "float32", CLAIMS, "paper")
-    (problem,) = noted.problems
+    (problem,) = (*noted.problems, *noted.doubts)
     assert f"dtype={asked}" in problem
     assert "bfloat16, float32" in problem
 
@@ -53,4 +53,4 @@ def test_the_kv_cache_takes_the_preferred_dtype_where_the_computed_is_not_stored
 def test_a_kv_dtype_that_is_not_claimed_is_refused() -> None:
     noted = wishes(kv_cache_dtype="fp8")
     resolve_kv_dtype(noted, "bfloat16", CLAIMS, "paper")
-    assert "kv_cache_dtype=fp8" in noted.problems[0]
+    assert "kv_cache_dtype=fp8" in noted.doubts[0]

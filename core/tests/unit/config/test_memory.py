@@ -14,7 +14,10 @@ QUOTA = {"memory_quota_bytes": 4 * GIB, "memory_quota_source": "/sys/fs/limits/m
 
 def settle(facts: dict[str, Any], **wishes: Any) -> Resolution:
     args = EngineArgs(model="made-up/model", **wishes)
-    return resolve(args, made_up_model(), made_up_card(facts=facts), platform="paper")
+    resolution = resolve(args, made_up_model(), made_up_card(facts=facts), platform="paper")
+    if resolution.problems:  # as planning does, with the candidates' reasons
+        raise ConfigError("The configuration cannot work:", resolution.problems)
+    return resolution
 
 
 def config(facts: dict[str, Any], **wishes: Any) -> EngineConfig:

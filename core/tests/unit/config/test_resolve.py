@@ -20,7 +20,10 @@ from tests.support.made_up_cards import GIB, made_up_card, made_up_model
 def settle(card: Capabilities | None = None, changes: Any = (), **wishes: Any) -> Resolution:
     args = EngineArgs(model="made-up/model", **wishes)
     card = card or made_up_card()
-    return resolve(args, made_up_model(), card, platform="paper", changes=changes)
+    resolution = resolve(args, made_up_model(), card, platform="paper", changes=changes)
+    if resolution.problems:  # as planning does, with the candidates' reasons
+        raise ConfigError("The configuration cannot work:", resolution.problems)
+    return resolution
 
 
 def decision(resolution: Resolution, field: str) -> Decision:
@@ -114,9 +117,26 @@ def test_an_unknown_scheduling_policy_is_refused_with_the_known_ones() -> None:
         settle(scheduling_policy="fair")
 
 
-def test_a_head_above_the_claims_is_refused() -> None:
-    with pytest.raises(ConfigError, match="64 elements"):
-        settle(made_up_card(claims={"max_head_size": 32}))
+def test_what_a_device_does_not_claim_leaves_a_configuration_to_plan_with() -> None:
+    args = EngineArgs(model="m", dtype="float16", kv_cache_dtype="fp8", block_size=48)
+    card = made_up_card(claims={"dtypes": ("bfloat16",), "kv_dtypes": ("bfloat16",)})
+    resolution = resolve(args, made_up_model(), card, platform="paper")
+    assert len(resolution.problems) == 3
+    assert resolution.config.compute.dtype == "float16"
+    assert resolution.config.kv_cache.dtype == "float8_e4m3fn"
+    assert resolution.config.kv_cache.block_size == 48
+
+
+def test_what_cannot_be_planned_with_is_told_with_what_is_not_claimed() -> None:
+    args = EngineArgs(model="m", block_size=48, scheduling_policy="fair")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError) as caught:
+        resolve(args, made_up_model(), made_up_card(), platform="paper")
+    assert len(caught.value.problems) == 2
+
+
+def test_what_a_platform_proposes_and_does_not_claim_is_its_fault_at_once() -> None:
+    with pytest.raises(PluginError, match="block_size=48"):
+        settle(changes=[ConfigChange("block_size", 48, "its kernel reads 48 at once")])
 
 
 def test_a_platforms_proposal_is_applied_and_signed() -> None:

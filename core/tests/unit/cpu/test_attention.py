@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from dougong.contracts import AttentionRequest
+from dougong.attention import PairedBackend
+from dougong.contracts import AttentionRequest, KVCacheSpec
+from dougong.cpu import attention as cpu_attention
+from dougong.cpu import native
 from dougong.cpu.attention import NativeAttentionBackend
+from dougong.cpu.native_library import get_library
+from dougong.cpu.platform import NATIVE_LIBRARY
 from tests.support.paged import PagedCase, dense_attention
 
 
@@ -33,26 +40,84 @@ def test_block_size_does_not_change_a_bit() -> None:
     assert torch.equal(outs[0], outs[2])
 
 
+def test_a_pair_of_it_has_the_bits_of_it_alone() -> None:
+    """Its results depend on no other sequence, so how a step is split cannot show."""
+    case = PagedCase(query_lens=(40, 1, 3, 1), seq_lens=(40, 70, 20, 5))
+    pair = PairedBackend(NativeAttentionBackend(), NativeAttentionBackend())
+    assert torch.equal(case.run(pair), case.run(NativeAttentionBackend()))
+    windowed = case.run(pair, sliding_window=9)
+    assert torch.equal(windowed, case.run(NativeAttentionBackend(), sliding_window=9))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"head_dim": 24}, "head_dim=24"),
-        ({"block_size": 8}, "block_size=8"),
-        ({"dtype": "float16"}, "float16"),
+        ({"head_dim": 24}, "head size 24; takes multiples of 16"),
+        ({"head_dim": 272}, "head size 272; takes at most 256"),
+        ({"block_size": 8}, "block size 8; takes 16, 32, 64, 128"),
+        ({"dtype": "float16"}, "dtype float16; takes bfloat16, float32"),
+        ({"kv_dtype": "float8_e5m2"}, "KV dtype float8_e5m2"),
+        ({"dtype": "bfloat16"}, "a cache of torch.float32"),
         ({"has_sinks": True}, "sinks"),
         ({"is_mla": True}, "latent"),
+        ({"needs_graph": True}, "graph"),
     ],
 )
 def test_what_it_cannot_do_is_refused_with_a_reason(change: dict[str, object], reason: str) -> None:
-    asked: dict[str, object] = {
-        "num_heads": 2,
-        "num_kv_heads": 2,
-        "head_dim": 64,
-        "dtype": "float32",
-        "kv_dtype": "float32",
-        "block_size": 16,
-    }
-    request = AttentionRequest(**(asked | change))  # type: ignore[arg-type]
-    verdict = NativeAttentionBackend().supports(request)
-    assert not verdict
+    verdict = NativeAttentionBackend().supports(request(**change))
     assert reason in verdict.reason
+
+
+def request(**changes: object) -> AttentionRequest:
+    asked: dict[str, object] = {
+        "num_heads": 2, "num_kv_heads": 2, "head_dim": 64, "dtype": "float32",
+        "kv_dtype": "float32", "block_size": 16,
+    }  # fmt: skip
+    return AttentionRequest(**(asked | changes))  # type: ignore[arg-type]  # built by name
+
+
+@pytest.mark.parametrize("kv_dtype", ["float32", "bfloat16"])
+def test_what_is_asked_while_planning_needs_no_compiler(
+    monkeypatch: pytest.MonkeyPatch, kv_dtype: str
+) -> None:
+    def refuse() -> None:
+        raise AssertionError("the library was asked for")
+
+    monkeypatch.setattr(cpu_attention, "get_library", refuse)
+    backend = NativeAttentionBackend()
+    spec = KVCacheSpec(num_kv_heads=2, head_dim=64, dtype=kv_dtype, block_size=16)
+    assert backend.supports(request(kv_dtype=kv_dtype))
+    assert backend.kv_layout(spec).name == "heads-tokens-dim"
+    assert backend.workspace_bytes(request(kv_dtype=kv_dtype), 100) > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "heads", [(1, 1, 16), (9, 3, 64), (32, 8, 128), (96, 1, 256), (128, 1, 80)]
+)
+@pytest.mark.parametrize("num_threads", [1, 2, 7])
+def test_the_workspace_is_what_the_kernel_announces_or_a_little_more(
+    monkeypatch: pytest.MonkeyPatch, heads: tuple[int, int, int], dtype: str, num_threads: int
+) -> None:
+    library = get_library()
+    assert not isinstance(library, native.NotBuilt)
+    num_heads, num_kv_heads, head_dim = heads
+    monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)
+    announced = native.attention_workspace_bytes(
+        replace(library, num_threads=num_threads),
+        head_dim=head_dim,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        dtype=getattr(torch, dtype),
+        cache_dtype=getattr(torch, dtype),
+    )
+    asked = request(
+        num_heads=num_heads, num_kv_heads=num_kv_heads, head_dim=head_dim, dtype=dtype,
+        kv_dtype=dtype,
+    )  # fmt: skip
+    counted = NativeAttentionBackend().workspace_bytes(asked, 100)
+    assert announced <= counted <= 2 * announced
+
+
+def test_it_names_its_library() -> None:
+    assert NativeAttentionBackend().library == NATIVE_LIBRARY

@@ -34,3 +34,24 @@ def test_the_best_level_comes_first_and_needs_all_it_says() -> None:
     ]
     assert [level.name for level in usable_levels(parse_features(PLAIN_CPU))] == ["avx2"]
     assert usable_levels({"mm.bf16.avx512"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "feature"),
+    [
+        ("flags : amx_tile amx_bf16 amx_int8", "mm.bf16.amx"),
+        ("flags : amx_tile amx_int8", "mm.int8.amx"),
+        ("flags : amx_tile amx_fp16", "mm.fp16.amx"),
+        ("flags : avx_vnni", "mm.int8.avx_vnni"),
+        ("Features : asimd asimdhp", "mm.fp16.neon"),
+        ("Features : asimd asimddp", "mm.int8.dot.neon"),
+        ("Features : asimd i8mm", "mm.int8.neon"),
+        ("Features : asimd sve sve2", "isa.sve2"),
+    ],
+)
+def test_instructions_that_kernels_ask_for_have_names(flags: str, feature: str) -> None:
+    assert feature in parse_features(flags)
+
+
+def test_wide_dot_products_are_claimed_with_the_registers_they_are_compiled_for() -> None:
+    assert "mm.int8.vnni" not in parse_features("flags : avx512f avx512_vnni")

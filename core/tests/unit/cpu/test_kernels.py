@@ -10,34 +10,22 @@ import pytest
 import torch
 from torch import nn
 
-from dougong.contracts import Registration
 from dougong.contracts.registration import marked_objects
 from dougong.cpu import kernels
 from dougong.cpu.native import NotBuilt
 from dougong.cpu.native_library import get_library
 from dougong.cpu.platform import NATIVE_LIBRARY, CpuPlatform
 from dougong.ops import (
-    OP_KEYS,
-    BindRequest,
-    Embedding,
     FusedAddRMSNorm,
     GateUpAct,
     GreedySample,
     Linear,
     LMHead,
-    OpRegistry,
     RMSNorm,
     RotaryEmbedding,
-    bind_ops,
 )
+from tests.support.cpu_ops import bound, unmet
 
-REGISTRY = OpRegistry.from_registrations(
-    (
-        Registration(mark=mark, target=target, plugin="cpu", distribution="dougong")
-        for target, mark in marked_objects([vars(kernels)])
-    ),
-    OP_KEYS,
-)
 DTYPES = (torch.float32, torch.bfloat16)
 TOLERANCES = {torch.float32: (1e-5, 1e-5), torch.bfloat16: (2e-2, 2e-2)}
 
@@ -48,19 +36,12 @@ def _needs_the_library() -> None:
     assert not isinstance(library, NotBuilt), library.reason
 
 
-def bound(op: nn.Module, dtype: torch.dtype) -> dict[str, dict[str, int]]:
-    request = BindRequest(
-        dtype=str(dtype).removeprefix("torch."), loaded=frozenset({NATIVE_LIBRARY})
-    )
-    return bind_ops(op, REGISTRY, request).implementations
-
-
 def both(op: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     torch.manual_seed(0)
     for parameter in op.parameters():
         parameter.data.normal_()
     native = copy.deepcopy(op)
-    names = bound(native, dtype)[op.key]
+    names = bound(native)[op.key]
     assert list(names) != ["native"], names
     return native, op.forward_native
 
@@ -120,23 +101,6 @@ def test_rotation_takes_slices_of_a_wider_tensor(dtype: torch.dtype) -> None:
     assert torch.equal(wide[:, 6:], qkv[:, 6:])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_tied_head_and_its_embedding_share_one_packed_weight(dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    embedding = Embedding(70, 48, dtype)
-    embedding.weight.data.normal_()
-    model = nn.ModuleList([embedding, LMHead(70, 48, dtype, embedding)])
-    table = embedding.weight.detach().clone()
-    names = bound(model, dtype)
-    assert names == {
-        "embedding": {"cpu/packed_embedding": 1},
-        "lm_head": {"cpu/packed_lm_head": 1},
-    }
-    assert embedding.weight.numel() == 0
-    ids = torch.tensor([69, 0, 17, 17])
-    assert torch.equal(embedding(ids), table[ids])
-
-
 def test_greedy_sampling_takes_the_lowest_of_equal_ids() -> None:
     native, plain = both(GreedySample(), torch.float32)
     logits = torch.randn(7, 301)
@@ -145,28 +109,19 @@ def test_greedy_sampling_takes_the_lowest_of_equal_ids() -> None:
     assert native(logits)[2] == 5
 
 
-def test_an_activation_without_a_native_form_falls_back_with_a_reason() -> None:
-    op = GateUpAct(16, 16, "gelu", False, torch.float32)
-    report = bind_ops(
-        op, REGISTRY, BindRequest(dtype="float32", loaded=frozenset({NATIVE_LIBRARY}))
-    )
-    assert report.implementations["gate_up_act"] == {"native": 1}
-    assert "activation gelu" in report.passed_over["gate_up_act"]["cpu/packed_gate_up_act"]
+def test_half_precision_and_a_missing_library_are_conditions() -> None:
+    op = Linear(16, 16, False, torch.float16)
+    assert "float16; takes bfloat16, float32" in unmet(op, dtype="float16")
+    absent = {"loaded": frozenset(), "missing": {NATIVE_LIBRARY: "no C++ compiler was found"}}
+    assert "no C++ compiler" in unmet(op, **absent)
 
 
-def test_half_precision_and_a_missing_library_are_passed_over_with_reasons() -> None:
-    half = bind_ops(
-        Linear(16, 16, False, torch.float16),
-        REGISTRY,
-        BindRequest(dtype="float16", loaded=frozenset({NATIVE_LIBRARY})),
-    )
-    assert "float16" in half.passed_over["linear"]["cpu/packed_linear"]
-    absent = bind_ops(
-        Linear(16, 16, False, torch.float32),
-        REGISTRY,
-        BindRequest(dtype="float32", missing={NATIVE_LIBRARY: "no C++ compiler was found"}),
-    )
-    assert "no C++ compiler" in absent.passed_over["linear"]["cpu/packed_linear"]
+def test_what_a_kernel_overwrites_is_declared() -> None:
+    terms = {mark.key: mark.details for _, mark in marked_objects([vars(kernels)])}
+    assert {key: one.mutates for key, one in terms.items() if one.mutates} == {
+        "fused_add_rms_norm": ("x", "residual"),
+        "rotary_embedding": ("q", "k"),
+    }
 
 
 def test_the_platform_reports_its_library_as_loaded() -> None:

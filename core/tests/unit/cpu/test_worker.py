@@ -14,6 +14,7 @@ from dougong.cpu import worker as cpu_worker
 from dougong.cpu.memory import HostMemory
 from dougong.cpu.platform import CpuPlatform
 from dougong.cpu.worker import CpuWorker
+from tests.support.plans import plan_for_checkpoint
 from tests.support.tiny_models import write_tiny_checkpoint
 
 GIB = 1 << 30
@@ -36,7 +37,7 @@ def worker(tmp_path: Path) -> CpuWorker:
     )
     worker = CpuWorker(WorkerContext(platform=CpuPlatform(), config=view, model_path=folder))
     worker.init_device()
-    worker.load_model()
+    worker.load_model(plan_for_checkpoint(folder, max_model_len=64, backend="cpu/native"))
     return worker
 
 

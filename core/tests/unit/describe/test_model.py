@@ -70,3 +70,21 @@ def test_heads_that_cannot_be_shared_evenly_are_refused() -> None:
 def test_a_checkpoint_without_a_length_is_refused() -> None:
     with pytest.raises(CheckpointError, match="max_position_embeddings"):
         describe(max_position_embeddings=None)
+
+
+def describe_without_files(**changes: Any) -> ModelConfig:
+    config = CONFIG | changes
+    return describe_model(FILES, config, None, ["LlamaForCausalLM"], num_parameters=77)
+
+
+def test_without_weight_files_the_given_number_of_parameters_counts() -> None:
+    model = describe_without_files()
+    assert (model.num_parameters, model.stored_bytes, dict(model.weight_formats)) == (77, 0, {})
+    with pytest.raises(ValueError, match="number of parameters"):
+        describe_model(FILES, CONFIG, None, ["LlamaForCausalLM"])
+
+
+def test_without_weight_files_the_config_or_the_family_says_whether_the_head_is_tied() -> None:
+    assert not describe_without_files().is_tied
+    assert describe_without_files(tie_word_embeddings=True).is_tied
+    assert describe_without_files(model_type="gemma2").is_tied

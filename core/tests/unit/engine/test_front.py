@@ -14,6 +14,7 @@ from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import RequestError
 from dougong.messages import FinishReason, RequestDelta, SamplingParams
 from dougong.scheduler import RequestLimits
+from tests.support.made_up_plans import plain_plan
 
 VOCAB_SIZE = 288
 REPORT = StartReport(
@@ -28,6 +29,7 @@ REPORT = StartReport(
     memory=MemoryReport(limit=1, budget=1, weights=1, kv_cache=1),
     num_kv_blocks=8,
     block_size=16,
+    plan=plain_plan(),
     limits=RequestLimits(max_model_len=256, num_token_slots=128),
 )
 

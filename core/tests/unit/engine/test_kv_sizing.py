@@ -14,8 +14,8 @@ from dougong.contracts import (
     KVLayout,
     LoadReport,
 )
-from dougong.engine.kv_sizing import size_kv_cache, with_block_size
-from dougong.errors import ConfigError, PluginError
+from dougong.engine.kv_sizing import check_block_sizes, size_kv_cache, with_block_size
+from dougong.errors import DougongError, PluginError
 from dougong.executor import LoadedRanks
 from tests.support.made_up_cards import GIB, made_up_card, made_up_model
 
@@ -67,21 +67,29 @@ def test_every_group_has_every_block_in_its_own_buffers() -> None:
     assert two.scheduler.num_groups == 2
 
 
-def test_a_backend_may_settle_the_block_size_where_the_user_did_not() -> None:
-    sized = size_kv_cache(config(), ranks(group(*range(22), block_size=64)))
+def test_the_planned_block_size_is_the_schedulers_and_the_workers() -> None:
+    planned = with_block_size(config(), 64)
+    sized = size_kv_cache(planned, ranks(group(*range(22), block_size=64)))
     assert sized.scheduler.block_size == 64
-    assert sized.decisions[0].author == "backend plain"
-    assert with_block_size(config(), 64).kv_cache.block_size == 64
+    assert sized.worker.groups[0].spec.block_size == 64
 
 
-def test_a_backend_never_overrides_the_users_block_size() -> None:
-    with pytest.raises(ConfigError, match=r"block_size=32.*plain uses 64"):
-        size_kv_cache(config(block_size=32), ranks(group(*range(22), block_size=64)))
-
-
-def test_groups_of_different_block_sizes_are_the_workers_fault() -> None:
-    with pytest.raises(PluginError, match="same"):
+def test_a_group_with_other_blocks_than_planned_is_the_workers_fault() -> None:
+    with pytest.raises(PluginError, match=r"blocks of 64 tokens \(layers 1, .*plan .* says 16"):
         size_kv_cache(config(), ranks(group(0), group(1, block_size=64)))
+
+
+def test_a_scheduler_that_counts_in_other_blocks_is_refused() -> None:
+    groups = (group(0), group(1, block_size=16))
+    check_block_sizes(16, groups)
+    with pytest.raises(DougongError, match=r"blocks of 8 tokens.*layers 0 .*layout plain"):
+        check_block_sizes(8, groups)
+
+
+def test_a_layout_that_does_not_take_its_own_groups_blocks_is_refused() -> None:
+    kv_group, layout = group(0)
+    with pytest.raises(DougongError, match="which takes 32, 64"):
+        check_block_sizes(16, [(kv_group, replace(layout, block_sizes=(32, 64)))])
 
 
 def test_reserved_blocks_are_not_for_requests() -> None:
@@ -113,7 +121,7 @@ def test_a_number_of_blocks_that_the_platform_proposed_is_signed_by_it_and_its_f
     args = EngineArgs(model="made-up/model")
     asked = resolve(args, made_up_model(), made_up_card(), platform="paper", changes=[change])
     sized = size_kv_cache(asked.config, ranks())
-    assert [decision.author for decision in sized.decisions] == ["platform paper"]
+    assert sized.decision.author == "platform paper"
     with pytest.raises(PluginError, match="platform paper proposed") as caught:
         size_kv_cache(asked.config, ranks(available_bytes=1000))
     assert caught.value.plugin == "paper"

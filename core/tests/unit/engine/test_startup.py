@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dougong.config import EngineArgs
-from dougong.contracts import ConfigChange, ConfigView, LoadReport
+from dougong.config import CacheConfig, EngineArgs, SchedulerConfig
+from dougong.contracts import ConfigChange, ConfigView, LoadReport, RankPlan
 from dougong.engine.startup import StartedEngine, start_engine
-from dougong.errors import CheckpointError, ConfigError, PluginError
+from dougong.errors import CheckpointError, ConfigError, DougongError, PluginError
+from dougong.scheduler import Scheduler
 from dougong.testing.null_platform import NullPlatform
 from dougong.testing.null_worker import NullWorker
 from tests.support.installed_stubs import Installed
@@ -68,6 +70,22 @@ def test_a_start_that_fails_late_frees_what_it_took(
     assert len(ended) == 1
 
 
+class OtherBlocks(Scheduler):
+    def __init__(self, config: SchedulerConfig, cache: CacheConfig) -> None:
+        super().__init__(config, replace(cache, block_size=2 * cache.block_size))
+
+
+def test_a_scheduler_with_other_blocks_than_the_layout_is_refused_and_all_is_freed(
+    null_models: NullModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[NullWorker] = []
+    monkeypatch.setattr(NullWorker, "shutdown", lambda self: ended.append(self))
+    monkeypatch.setattr("dougong.engine.startup.Scheduler", OtherBlocks)
+    with pytest.raises(DougongError, match=r"blocks of 8 tokens.*has blocks of 4"):
+        start(null_models.write(), block_size=4)
+    assert len(ended) == 1
+
+
 def test_an_unknown_architecture_is_refused_with_the_known_ones(
     null_models: NullModels, tmp_path: Path
 ) -> None:
@@ -80,7 +98,7 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones(
 def test_the_report_is_plain_data(null_models: NullModels) -> None:
     report = start(null_models.write()).report.to_json()
     assert report["platform"] == "null"
-    assert set(report["seconds"]) == {"platform", "files", "describe", "load", "warm_up"}
+    assert set(report["seconds"]) == {"platform", "files", "plan", "open", "load", "warm_up"}
     assert {decision["field"] for decision in report["decisions"]} >= {"dtype", "num_kv_blocks"}
 
 
@@ -89,7 +107,7 @@ def test_a_vendor_that_ends_the_program_while_loading_is_told_by_name(
 ) -> None:
     ended: list[NullWorker] = []
 
-    def leave(self: NullWorker) -> LoadReport:
+    def leave(self: NullWorker, plan: RankPlan) -> LoadReport:
         raise SystemExit(0)
 
     monkeypatch.setattr(NullWorker, "load_model", leave)

@@ -7,8 +7,10 @@ import pytest
 from dougong.contracts import (
     CachedRequestData,
     ConfigView,
+    KernelReport,
     KVCacheConfig,
     NewRequestData,
+    RankPlan,
     SamplingParams,
     SchedulerOutput,
     WorkerContext,
@@ -30,9 +32,12 @@ STEP = SchedulerOutput(
 )
 
 
+PLAN = RankPlan(block_size=4, attention=(), ops=())
+
+
 def make(**orders: Any) -> UniprocExecutor:
     config = ConfigView(
-        model="m", hf_config={"null": orders}, block_size=4, kv_cache_dtype="float32"
+        model="m", hf_config={"null": orders}, block_size=16, kv_cache_dtype="float32"
     )
     context = WorkerContext(platform=NullPlatform(), config=config, model_path="m")
     return UniprocExecutor(NullWorker, context)
@@ -44,14 +49,19 @@ def state(executor: UniprocExecutor) -> WorkerState:
 
 def started(**orders: Any) -> UniprocExecutor:
     executor = make(**orders)
-    loaded = executor.start()
+    executor.open()
+    loaded = executor.load(PLAN)
     executor.initialize(KVCacheConfig(8, tuple(group for group, _ in loaded.groups)))
     return executor
 
 
 def test_a_worker_goes_through_its_life_in_order() -> None:
     executor = make(available_bytes=1234)
-    loaded = executor.start()
+    assert executor.open() == (KernelReport(),)
+    assert state(executor) is WorkerState.DEVICE_READY
+    loaded = executor.load(PLAN)
+    assert state(executor) is WorkerState.MODEL_LOADED
+    assert [group.spec.block_size for group, _ in loaded.groups] == [4]
     assert loaded.available_bytes == 1234
     assert loaded.weight_bytes == 0
     executor.initialize(KVCacheConfig(8, tuple(group for group, _ in loaded.groups)))

@@ -1,45 +1,68 @@
-"""Registering and binding implementations: order, reasons, refusals."""
+"""Binding obeys the plan: functions, prepared classes, out-of-tree classes, token counts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 
-from dougong.contracts import UnsupportedError
+from dougong.contracts import DeviceLost, ImplementationError, KernelFault, OpPiece, PluginError
 from dougong.ops import (
-    BindRequest,
+    NATIVE,
+    CustomOp,
     GateUpAct,
-    Needs,
     RMSNorm,
     SiluAndMul,
+    TopKTopP,
     bind_ops,
     register_kernel,
 )
-from tests.support.registrations import registry
+from tests.support.registrations import assignments, registry
 
 
-def model() -> nn.Module:
+def model() -> Any:
     norm = RMSNorm(4, 1e-6, torch.float32)
     norm.weight.data.fill_(2.0)
-    return nn.ModuleList([norm, SiluAndMul()])
+    return nn.ModuleDict({"norm": norm, "act": SiluAndMul()})
 
 
-REQUEST = BindRequest(dtype="float32", features=frozenset({"isa.fast"}))
+@register_kernel("rms_norm", name="acme/scale")
+def scale(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return x * weight + eps
+
+
+@register_kernel("rms_norm", name="acme/broken")
+class Broken:
+    def __init__(self, op: RMSNorm) -> None:
+        raise RuntimeError("no such symbol: acme_norm")
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+@register_kernel("silu_and_mul", name="acme/broken_act")
+class BrokenAct:
+    def __init__(self, op: SiluAndMul) -> None:
+        raise ValueError("odd")
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x
 
 
 def test_a_function_gets_the_ops_arguments_then_its_weights() -> None:
-    @register_kernel("rms_norm", name="acme/rms_norm")
-    def kernel(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return x * weight + eps
-
     built = model()
-    report = bind_ops(built, registry(kernel), REQUEST)
+    report = bind_ops(built, registry(scale), assignments(built, {"rms_norm": "acme/scale"}))
     assert report.implementations == {
-        "rms_norm": {"acme/rms_norm": 1},
+        "rms_norm": {"acme/scale": 1},
         "silu_and_mul": {"native": 1},
     }
-    op = next(iter(built.children()))
-    torch.testing.assert_close(op(torch.ones(1, 4)), torch.full((1, 4), 2.0 + 1e-6))
+    assert built["norm"].implementation == "acme/scale"
+    expected = torch.full((1, 4), 2.0 + 1e-6)
+    torch.testing.assert_close(built["norm"](torch.ones(1, 4)), expected)
 
 
 def test_a_class_is_made_once_per_op_and_called_with_the_arguments_alone() -> None:
@@ -54,68 +77,143 @@ def test_a_class_is_made_once_per_op_and_called_with_the_arguments_alone() -> No
             return x + 1
 
     built = model()
-    bind_ops(built, registry(Kernel), REQUEST)
-    assert len(made) == 1
-    assert list(built.children())[1](torch.zeros(1)).item() == 1.0
+    bind_ops(built, registry(Kernel), assignments(built, {"silu_and_mul": "acme/silu"}))
+    assert made == [built["act"]]
+    assert built["act"](torch.zeros(1)).item() == 1.0
 
 
-def test_higher_priority_is_tried_first_and_who_is_passed_over_keeps_a_reason() -> None:
-    @register_kernel("rms_norm", name="acme/slow")
-    def slow(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return x
-
-    @register_kernel("rms_norm", name="acme/half", when=Needs({"float16"}), priority=3)
-    def half(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return x
-
-    @register_kernel("rms_norm", name="acme/amx", when=Needs(features={"mm.x"}), priority=2)
-    def amx(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return x
-
-    @register_kernel("rms_norm", name="acme/lib", when=Needs(library="acme-lib"), priority=1)
-    def lib(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return x
-
-    request = BindRequest(dtype="float32", missing={"acme-lib": "no compiler"})
-    report = bind_ops(model(), registry(slow, half, amx, lib), request)
-    assert report.implementations["rms_norm"] == {"acme/slow": 1}
-    assert report.passed_over["rms_norm"] == {
-        "acme/half": "dtype float32; takes float16",
-        "acme/amx": "needs mm.x, which this device does not claim",
-        "acme/lib": "needs acme-lib: no compiler",
-    }
-    assert "passed over: acme/lib (op rms_norm): needs acme-lib: no compiler" in report.notes()
+def test_what_is_registered_and_not_in_the_plan_does_not_run() -> None:
+    built = model()
+    report = bind_ops(built, registry(scale), assignments(built))
+    assert report.implementations["rms_norm"] == {NATIVE: 1}
+    x = torch.ones(1, 4)
+    assert torch.equal(built["norm"](x), built["norm"].forward_native(x))
 
 
-def test_one_reason_for_many_kernels_is_one_sentence() -> None:
-    @register_kernel("rms_norm", name="acme/norm", when=Needs(library="acme-lib"))
-    def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return x
-
-    @register_kernel("silu_and_mul", name="acme/silu", when=Needs(library="acme-lib"))
-    def silu(x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    request = BindRequest(dtype="float32", missing={"acme-lib": "no compiler"})
-    (note,) = bind_ops(model(), registry(norm, silu), request).notes()
-    assert note == (
-        "passed over: acme/norm (op rms_norm), acme/silu (op silu_and_mul): "
-        "needs acme-lib: no compiler"
-    )
+def test_places_of_one_op_may_run_different_implementations() -> None:
+    built = nn.ModuleList([RMSNorm(4, 1e-6, torch.float32) for _ in range(3)])
+    bound = bind_ops(built, registry(scale), assignments(built, {"1": "acme/scale"}))
+    assert bound.implementations == {"rms_norm": {NATIVE: 2, "acme/scale": 1}}
+    names = [op.implementation for op in built if isinstance(op, CustomOp)]
+    assert names == [NATIVE, "acme/scale", NATIVE]
 
 
-def test_a_kernel_that_refuses_when_made_is_passed_over_with_its_reason() -> None:
-    @register_kernel("rms_norm", name="acme/picky")
-    class Picky:
+@pytest.mark.parametrize("num_tokens", [1, 2, 3, 4, 5, 100])
+def test_the_implementation_follows_the_token_count(num_tokens: int) -> None:
+    @register_kernel("rms_norm", name="acme/one")
+    def one(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return torch.full_like(x, 1.0)
+
+    @register_kernel("rms_norm", name="acme/few")
+    class Few:
+        def __init__(self, op: RMSNorm) -> None: ...
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.full_like(x, 2.0)
+
+    built = model()
+    pieces = (OpPiece("acme/one", 2), OpPiece("acme/few", 4), OpPiece(NATIVE))
+    report = bind_ops(built, registry(one, Few), assignments(built, {"rms_norm": pieces}))
+    assert report.implementations["rms_norm"] == {"acme/one": 1, "acme/few": 1, NATIVE: 1}
+    op = built["norm"]
+    assert op.implementation == "acme/one up to 2, then acme/few up to 4, then native"
+    assert op.assigned == ("acme/one", "acme/few", NATIVE)
+    x = torch.zeros(num_tokens, 4)
+    expected = 1.0 if num_tokens <= 2 else 2.0 if num_tokens <= 4 else 0.0
+    assert torch.equal(op(x), torch.full_like(x, expected))
+
+
+def test_the_plan_is_known_to_every_op_before_the_first_kernel_is_made() -> None:
+    seen: list[tuple[str, ...]] = []
+
+    @register_kernel("rms_norm", name="acme/looks")
+    class Looks:
         def __init__(self, op: RMSNorm) -> None:
-            raise UnsupportedError("hidden size 4; takes multiples of 64")
+            seen.append(built["act"].assigned)
 
         def __call__(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    report = bind_ops(model(), registry(Picky), REQUEST)
-    assert report.implementations["rms_norm"] == {"native": 1}
-    assert report.passed_over["rms_norm"]["acme/picky"] == "hidden size 4; takes multiples of 64"
+    built = model()
+    plan = assignments(built, {"rms_norm": "acme/looks", "silu_and_mul": NATIVE})
+    bind_ops(built, registry(Looks), plan)
+    assert seen == [(NATIVE,)]
+    assert built["norm"].path == "norm"
+
+
+def test_every_implementation_that_cannot_be_made_is_named_with_its_place() -> None:
+    built = model()
+    plan = assignments(built, {"rms_norm": "acme/broken", "silu_and_mul": "acme/broken_act"})
+    with pytest.raises(ImplementationError) as caught:
+        bind_ops(built, registry(Broken, BrokenAct), plan)
+    assert caught.value.failures == {
+        "acme/broken": "making it for op rms_norm at norm: RuntimeError: no such symbol: acme_norm",
+        "acme/broken_act": "making it for op silu_and_mul at act: ValueError: odd",
+    }
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_an_implementation_that_failed_once_is_not_made_again() -> None:
+    made = []
+
+    @register_kernel("rms_norm", name="acme/counted")
+    class Counted:
+        def __init__(self, op: RMSNorm) -> None:
+            made.append(op)
+            raise ValueError
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    built = nn.ModuleList([RMSNorm(4, 1e-6, torch.float32) for _ in range(3)])
+    with pytest.raises(ImplementationError, match=r"acme/counted .* at 0: ValueError"):
+        bind_ops(built, registry(Counted), assignments(built, {"rms_norm": "acme/counted"}))
+    assert len(made) == 1
+
+
+def raising(error: Exception) -> type:
+    @register_kernel("rms_norm", name="acme/raises")
+    class Raises:
+        def __init__(self, op: RMSNorm) -> None:
+            raise error
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    return Raises
+
+
+@pytest.mark.parametrize("error", [DeviceLost("gone"), torch.OutOfMemoryError("full")])
+def test_a_failing_device_is_no_implementations_fault(error: Exception) -> None:
+    built = model()
+    plan = assignments(built, {"rms_norm": "acme/raises"})
+    with pytest.raises(type(error)):
+        bind_ops(built, registry(raising(error)), plan)
+
+
+def test_a_vendors_exception_is_classified_before_it_is_judged() -> None:
+    @contextmanager
+    def classified() -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as exc:
+            raise (DeviceLost if "lost" in str(exc) else KernelFault)(str(exc)) from exc
+
+    built = model()
+    plan = assignments(built, {"rms_norm": "acme/raises"})
+    lost = registry(raising(RuntimeError("card lost")))
+    with pytest.raises(DeviceLost):
+        bind_ops(built, lost, plan, classified=classified)
+    faulty = registry(raising(RuntimeError("bad address")))
+    with pytest.raises(ImplementationError, match="KernelFault: bad address"):
+        bind_ops(built, faulty, plan, classified=classified)
+
+
+def test_a_plan_that_does_not_fit_is_the_plans_fault_and_nothing_is_bound() -> None:
+    built = model()
+    with pytest.raises(PluginError, match="no implementation 'acme/absent' here"):
+        bind_ops(built, registry(), assignments(built, {"rms_norm": "acme/absent"}))
+    assert built["norm"].implementation == NATIVE
 
 
 def test_the_parts_of_a_fused_slot_are_not_counted_while_the_slot_runs_its_own_kernel() -> None:
@@ -126,10 +224,35 @@ def test_the_parts_of_a_fused_slot_are_not_counted_while_the_slot_runs_its_own_k
     def built() -> nn.Module:
         return nn.ModuleList([GateUpAct(4, 4, "silu", False, torch.float32)])
 
-    assert bind_ops(built(), registry(fused), REQUEST).implementations == {
-        "gate_up_act": {"acme/gate_up_act": 1}
+    def counts(*pieces: OpPiece) -> dict[str, dict[str, int]]:
+        one = built()
+        plan = assignments(one, {"gate_up_act": pieces})
+        return bind_ops(one, registry(fused), plan).implementations
+
+    own, native = OpPiece("acme/gate_up_act"), OpPiece(NATIVE)
+    assert counts(own) == {"gate_up_act": {"acme/gate_up_act": 1}}
+    assert counts(native) == {"gate_up_act": {NATIVE: 1}, "silu_and_mul": {NATIVE: 1}}
+    assert counts(OpPiece("acme/gate_up_act", 8), native) == {
+        "gate_up_act": {"acme/gate_up_act": 1, NATIVE: 1},
+        "silu_and_mul": {NATIVE: 1},
     }
-    assert bind_ops(built(), registry(), REQUEST).implementations == {
-        "gate_up_act": {"native": 1},
-        "silu_and_mul": {"native": 1},
+
+
+def test_the_samplers_ops_are_found_by_their_prefix_and_reports_add_up() -> None:
+    @register_kernel("top_k_top_p", name="acme/cut")
+    def cut(logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+        return logits
+
+    built, sampler = model(), nn.ModuleDict({"top": TopKTopP(), "act": SiluAndMul()})
+    plan = [
+        *assignments(built),
+        *assignments(sampler, {"sampler.top": "acme/cut"}, prefix="sampler."),
+    ]
+    report = bind_ops(built, registry(cut), plan)
+    report.add(bind_ops(sampler, registry(cut), plan, prefix="sampler."))
+    assert sampler["top"].path == "sampler.top"
+    assert report.implementations == {
+        "rms_norm": {NATIVE: 1},
+        "silu_and_mul": {NATIVE: 2},
+        "top_k_top_p": {"acme/cut": 1},
     }

@@ -24,6 +24,8 @@ def test_a_tied_head_uses_the_embeddings_weight_and_gives_float32() -> None:
     embedding = table(torch.bfloat16)
     head = LMHead(11, 4, torch.bfloat16, embedding)
     assert head.is_tied
+    assert embedding.is_tied
+    assert embedding.head is head
     rows = embedding(torch.tensor([10, 0]))
     logits = head(rows)
     assert logits.dtype == torch.float32
@@ -36,3 +38,7 @@ def test_an_untied_head_has_a_weight_of_its_own_and_the_embedding_is_no_part_of_
     assert not LMHead(11, 4, torch.float32).is_tied
     head = LMHead(11, 4, torch.float32, table(torch.float32))
     assert list(head.children()) == []
+    embedding = table(torch.float32)
+    assert not embedding.is_tied
+    LMHead(11, 4, torch.float32, embedding)
+    assert list(embedding.children()) == []

@@ -1,42 +1,123 @@
-"""Registering implementations: what is refused, and what is one and the same."""
+"""One registry per engine: what planning sees, what collides, what is one and the same."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 
-from dougong.contracts import PluginError
-from dougong.ops import OP_KEYS, OpRegistry, register_kernel
-from tests.support.registrations import registrations, registry
+from dougong.contracts import AtMost, OpPiece
+from dougong.describe import CandidateKind
+from dougong.ops import (
+    OP_KEYS,
+    CustomOp,
+    MultipleOf,
+    Needs,
+    OpRegistry,
+    RMSNorm,
+    register_kernel,
+    register_op,
+)
+from tests.support.registrations import assignments, registrations, registry
 
 
-def test_an_unknown_op_is_refused_with_the_known_ones() -> None:
-    @register_kernel("rms_nrom", name="acme/typo")
-    def typo(x: torch.Tensor) -> torch.Tensor:
+@register_kernel(
+    "rms_norm",
+    name="acme/wide",
+    when=Needs(dtype={"bfloat16"}, hidden_size=MultipleOf(64)),
+    tokens=AtMost(512),
+    priority=-1,
+)
+def wide(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return x
+
+
+@register_kernel("rms_norm", name="acme/any", priority=2)
+def anything(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return x
+
+
+@CustomOp.register_oot("rms_norm")
+class AcmeNorm(RMSNorm):
+    def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
         return x
 
-    with pytest.raises(PluginError, match=r"acme 1.0 registers .*'rms_nrom'.*known: .*rms_norm"):
-        registry(typo)
 
-
-def test_one_name_from_two_wheels_is_refused_naming_both() -> None:
-    @register_kernel("rms_norm", name="acme/rms_norm")
-    def first(x: torch.Tensor) -> torch.Tensor:
+@CustomOp.register_oot("rms_norm", name="other/norm")
+class OtherNorm(RMSNorm):
+    def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
         return x
 
-    @register_kernel("rms_norm", name="acme/rms_norm")
-    def second(x: torch.Tensor) -> torch.Tensor:
-        return x
 
-    both = [*registrations(first), *registrations(second, distribution="other 2.0")]
-    with pytest.raises(PluginError, match=r"acme 1.0 and by other 2.0"):
-        OpRegistry.from_registrations(both, OP_KEYS)
+@register_op
+class Twice(CustomOp):
+    key = "acme/twice"
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[torch.Tensor, ...]]:
+        return cls(), (torch.ones(2),)
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+@register_kernel("acme/twice", name="acme/fast_twice")
+def fast_twice(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+def test_candidates_come_in_order_of_registration_with_their_conditions() -> None:
+    found = registry(wide, AcmeNorm, anything).candidates()
+    assert [(one.name, one.kind, one.priority) for one in found] == [
+        ("acme/wide", CandidateKind.KERNEL, -1),
+        ("acme/AcmeNorm", CandidateKind.OP_CLASS, 0),
+        ("acme/any", CandidateKind.KERNEL, 2),
+    ]
+    first = found[0]
+    assert (first.key, first.origin, first.tokens) == ("rms_norm", "acme 1.0", AtMost(512))
+    assert str(first.when) == "dtype bfloat16, hidden_size multiples of 64"
+
+
+def test_without_plugins_there_is_the_catalogue_and_no_candidate() -> None:
+    empty = registry()
+    assert empty.keys == OP_KEYS
+    assert empty.candidates() == ()
+    assert empty.find("rms_norm", "native") is None
+
+
+def test_a_plugins_own_op_is_known_whatever_was_registered_first() -> None:
+    found = registry(fast_twice, Twice)
+    assert found.keys == OP_KEYS | {"acme/twice"}
+    assert found.ops["acme/twice"] is Twice
+    assert [one.name for one in found.candidates()] == ["acme/fast_twice"]
 
 
 def test_the_same_object_twice_is_registered_once() -> None:
-    @register_kernel("rms_norm", name="acme/rms_norm")
-    def kernel(x: torch.Tensor) -> torch.Tensor:
-        return x
+    objects = (anything, AcmeNorm, Twice)
+    twice = [*registrations(*objects), *registrations(*objects, distribution="other 2.0")]
+    found = OpRegistry.from_registrations(twice).candidates()
+    assert [(one.name, one.origin) for one in found] == [
+        ("acme/any", "acme 1.0"),
+        ("acme/AcmeNorm", "acme 1.0"),
+    ]
 
-    twice = [*registrations(kernel), *registrations(kernel)]
-    assert len(OpRegistry.from_registrations(twice, OP_KEYS).candidates("rms_norm")) == 1
+
+def test_a_class_that_computes_nothing_itself_is_no_override_and_is_told() -> None:
+    @CustomOp.register_oot("rms_norm", name="acme/idle")
+    class Idle(RMSNorm): ...
+
+    found = registry(Idle)
+    assert found.candidates() == ()
+    assert found.notes == (
+        "acme 1.0: class acme/idle of op rms_norm has no forward_oot of its own, so it is no "
+        "override and native runs",
+    )
+    assert registry(AcmeNorm).notes == ()
+
+
+def test_a_model_is_built_of_the_classes_its_plan_names_and_of_no_others() -> None:
+    found = registry(AcmeNorm, anything)
+    plain = RMSNorm(4, 1e-6, torch.float32)
+    mixed = (OpPiece("acme/any", 8), OpPiece("acme/AcmeNorm"))
+    for name, cls in (("acme/any", RMSNorm), ("acme/AcmeNorm", AcmeNorm), (mixed, AcmeNorm)):
+        with found.overriding(assignments(plain, {"rms_norm": name})):
+            assert type(RMSNorm(4, 1e-6, torch.float32)) is cls
+    assert type(RMSNorm(4, 1e-6, torch.float32)) is RMSNorm

@@ -9,43 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from dougong.checkpoint import read_config, resolve_reference
 from dougong.contracts import (
-    ConfigError,
-    ConfigView,
     Fault,
     KernelFault,
-    KVCacheConfig,
     OutOfDeviceMemory,
     PluginError,
     UnsupportedError,
-    WorkerContext,
     WorkerState,
 )
-from dougong.cpu.platform import CpuPlatform
-from dougong.messages import (
-    CachedRequestData,
-    NewRequestData,
-    SamplingParams,
-    SchedulerOutput,
-    TokenLogprobs,
-)
+from dougong.messages import SamplingParams, TokenLogprobs
 from dougong.reference import ReferenceWorker
+from tests.support.reference_worker import bring_up, go_on, make_worker, plan_for, start
 from tests.support.tiny_models import write_tiny_checkpoint
-
-GREEDY = SamplingParams(temperature=0.0)
-
-
-class PlainPlatform(CpuPlatform):
-    """The CPU with the reference backend alone, and one exception it knows."""
-
-    def get_attn_backends(self) -> dict[str, str]:
-        return {"reference/torch": "dougong.reference:ReferenceAttentionBackend"}
-
-    def classify_error(self, exc: BaseException) -> Fault | None:
-        if isinstance(exc, ZeroDivisionError):
-            return Fault(KernelFault, "kernel 7 divided by zero")
-        return super().classify_error(exc)
 
 
 @pytest.fixture(scope="module")
@@ -53,56 +28,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_checkpoint(tmp_path_factory.mktemp("tiny"))
 
 
-def make_worker(checkpoint: Path, block_size: int = 16, **changes: object) -> ReferenceWorker:
-    view = ConfigView(
-        model=str(checkpoint),
-        architecture="LlamaForCausalLM",
-        hf_config=read_config(resolve_reference(str(checkpoint))),
-        dtype="float32",
-        kv_cache_dtype="float32",
-        max_model_len=64,
-        block_size=block_size,
-        max_num_seqs=4,
-        max_num_batched_tokens=100,
-        device_memory_utilization=0.5,
-        **changes,  # type: ignore[arg-type]
-    )
-    context = WorkerContext(platform=PlainPlatform(), config=view, model_path=str(checkpoint))
-    return ReferenceWorker(context)
-
-
 @pytest.fixture
 def worker(checkpoint: Path) -> Iterator[ReferenceWorker]:
     worker = make_worker(checkpoint)
-    worker.init_device()
-    worker.load_model()
-    groups = tuple(group for group, _ in worker.get_kv_cache_groups())
-    worker.initialize_kv_cache(KVCacheConfig(16, groups))
-    worker.warm_up()
+    bring_up(worker, plan_for(worker))
     yield worker
     worker.shutdown()
-
-
-def start(step_id: int, *requests: tuple[str, list[int], list[int], int]) -> SchedulerOutput:
-    new = [
-        NewRequestData(
-            request_id=name,
-            token_ids=tokens,
-            num_prompt_tokens=len(tokens),
-            sampling_params=GREEDY,
-            stop_token_ids=frozenset(),
-            block_ids=(blocks,),
-            num_computed_tokens=0,
-        )
-        for name, tokens, blocks, _ in requests
-    ]
-    scheduled = {name: count for name, _, _, count in requests}
-    return SchedulerOutput(step_id, new, CachedRequestData(), scheduled, sum(scheduled.values()))
-
-
-def go_on(step_id: int, **counts: int) -> SchedulerOutput:
-    cached = CachedRequestData(list(counts), [None] * len(counts))
-    return SchedulerOutput(step_id, [], cached, counts, sum(counts.values()))
 
 
 PROMPT = [5, 90, 17, 33, 200, 64, 3]
@@ -138,7 +69,7 @@ def test_steps_are_taken_in_order(worker: ReferenceWorker) -> None:
 def test_every_call_names_the_state_it_needs(checkpoint: Path) -> None:
     worker = make_worker(checkpoint)
     with pytest.raises(UnsupportedError, match="is created; this call needs device_ready"):
-        worker.load_model()
+        worker.load_model(plan_for(worker))
     with pytest.raises(UnsupportedError, match="needs running"):
         worker.submit(go_on(0))
     worker.init_device()
@@ -152,11 +83,12 @@ def test_every_call_names_the_state_it_needs(checkpoint: Path) -> None:
 
 def test_loading_reports_who_computes_what(checkpoint: Path) -> None:
     worker = make_worker(checkpoint)
-    worker.init_device()
-    report = worker.load_model()
+    kernels = worker.init_device()
+    report = worker.load_model(plan_for(worker))
     assert report.attention_backends == {"reference/torch": 2}
     assert report.implementations["linear"] == {"native": 6}
     assert report.weight_bytes > 0
+    assert report.kernels == kernels
     assert worker.determine_available_memory() > 0
 
 
@@ -167,20 +99,8 @@ def test_the_largest_step_fits_the_batch_even_with_few_and_short_sequences(
     small = replace(worker.config, max_num_seqs=1, max_model_len=32, max_num_batched_tokens=100)
     object.__setattr__(worker.context, "config", small)
     worker.init_device()
-    worker.load_model()
+    worker.load_model(plan_for(worker))
     assert worker.determine_available_memory() > 0
-
-
-def test_a_block_size_the_user_asked_for_and_no_backend_takes_is_refused(checkpoint: Path) -> None:
-    class Fixed(PlainPlatform):
-        def get_attn_backends(self) -> dict[str, str]:
-            return {"cpu/native": "dougong.cpu.attention:NativeAttentionBackend"}
-
-    worker = make_worker(checkpoint, block_size=24, explicit=frozenset({"block_size"}))
-    object.__setattr__(worker.context, "platform", Fixed())
-    worker.init_device()
-    with pytest.raises(ConfigError, match="block_size=24"):
-        worker.load_model()
 
 
 def test_a_vendors_exception_leaves_with_device_rank_and_step(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dougong.worker.dummy_step import dummy_lengths, dummy_step, num_dummy_blocks
+from dougong.worker.dummy_step import dummy_lengths, dummy_step, num_dummy_blocks, spread_lengths
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,16 @@ def test_tokens_go_to_the_fewest_requests_and_no_more_than_a_step_can_hold(
     num_tokens: int, lengths: list[int]
 ) -> None:
     assert dummy_lengths(num_tokens, max_model_len=32, max_num_seqs=3) == lengths
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "lengths"),
+    [(1, [1]), (2, [1, 1]), (3, [1, 1, 1]), (8, [3, 3, 2]), (93, [31, 31, 31]), (94, [31, 31, 31])],
+)
+def test_spread_tokens_go_to_as_many_requests_as_can_share_them(
+    num_tokens: int, lengths: list[int]
+) -> None:
+    assert spread_lengths(num_tokens, max_model_len=32, max_num_seqs=3) == lengths
 
 
 def test_every_prompt_has_blocks_of_its_own_behind_the_reserved_ones() -> None:

@@ -1,0 +1,77 @@
+"""What a rank obeys: who computes each attention layer and each op. Decided before it loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dougong.contracts.attention import AttentionRequest
+from dougong.contracts.kv_cache import KVLayout
+
+NATIVE = "native"
+"""Name of an op's plain-torch implementation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionAssignment:
+    """The backend of attention layers that are alike; they form one KV cache group.
+
+    Attributes:
+        layer_indices: Attention layers, counted from 0, ascending.
+        request: What one such layer asks; its ``block_size`` is set.
+        backend: Name of the backend; with ``decode_backend`` of the one that serves prefill.
+        decode_backend: Serves sequences with one query token; ``None``: ``backend`` does. It shares
+            the layout.
+        layout: Answer of the backend's ``kv_layout`` while planning; a rank asks again, and another
+            answer is the plugin's fault.
+    """
+
+    layer_indices: tuple[int, ...]
+    request: AttentionRequest
+    backend: str
+    layout: KVLayout
+    decode_backend: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpPiece:
+    """One implementation, for steps up to a number of tokens.
+
+    Attributes:
+        implementation: Name of a kernel or an out-of-tree class, or `NATIVE`.
+        up_to: Most tokens, included; ``None``: no bound.
+    """
+
+    implementation: str
+    up_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpAssignment:
+    """What runs at some places of the model.
+
+    Attributes:
+        key: The op.
+        paths: Of the op modules, as ``named_modules`` spells them; those of the sampler begin with
+            ``sampler.``.
+        pieces: By token count, ascending; the last has no bound.
+    """
+
+    key: str
+    paths: tuple[str, ...]
+    pieces: tuple[OpPiece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """All a rank is told of who computes what.
+
+    Attributes:
+        block_size: Tokens per KV block, of every group.
+        attention: Every attention layer once.
+        ops: Every op of model and sampler once, those inside a fused slot that another
+            implementation owns included.
+    """
+
+    block_size: int
+    attention: tuple[AttentionAssignment, ...]
+    ops: tuple[OpAssignment, ...]

@@ -1,0 +1,146 @@
+"""From an early plan to ranks that are ready; what fails at its first use is planned around."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from dougong.engine.candidates import agreed_kernels
+from dougong.engine.kv_sizing import SizedCache, size_kv_cache
+from dougong.engine.planning import PlannedStart
+from dougong.engine.start_times import timed
+from dougong.errors import ConfigError, ImplementationError
+from dougong.executor import Executor, LoadedRanks
+from dougong.log import get_logger
+
+_logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRanks:
+    """Ranks that are ready for the first step.
+
+    Attributes:
+        executor: Drives them.
+        planned: With all that was learnt on the way.
+        start: What they measured.
+        sized: Their KV cache.
+    """
+
+    executor: Executor
+    planned: PlannedStart
+    start: LoadedRanks
+    sized: SizedCache
+
+
+def bring_up(
+    planned: PlannedStart,
+    make_executor: Callable[[PlannedStart], Executor],
+    seconds: dict[str, float],
+) -> ReadyRanks:
+    """Open, plan with what was found there, load, size, warm up.
+
+    An implementation that fails at its first use is left out: the ranks are shut down, since they
+    may be beyond repair and packed weights cannot be unpacked, and everything begins anew without
+    it. Each round knows more than the one before, so there is an end. Where a round fails for good
+    its ranks are shut down.
+
+    Args:
+        planned: Before any device was opened.
+        make_executor: For ranks that are told the values of this plan.
+        seconds: What each part took is added.
+
+    Raises:
+        ConfigError: What was asked for cannot be had, or only with an implementation that failed.
+        ImplementationError: Something failed that the plan does not name, or that was left out.
+    """
+    while True:
+        outcome = _one_round(planned, make_executor, seconds)
+        if isinstance(outcome, ReadyRanks):
+            return outcome
+        gc.collect()  # a model of the round before may hang in a traceback
+        planned = outcome
+
+
+def shut_down_quietly(executor: Executor) -> None:
+    """Free what a failed start left; the failure itself is what the user must see."""
+    with suppress(Exception, SystemExit):  # a vendor's code, on its way out
+        executor.shutdown()
+
+
+def _one_round(
+    planned: PlannedStart,
+    make_executor: Callable[[PlannedStart], Executor],
+    seconds: dict[str, float],
+) -> ReadyRanks | PlannedStart:
+    """Ranks, or the plan of the next round."""
+    executor, final = make_executor(planned), planned
+    try:
+        with timed(seconds, "open"):
+            reports = executor.open()
+        final = planned.knowing(kernels=agreed_kernels(reports))
+        if final.config == planned.config:
+            return _load(executor, final, seconds)
+        shut_down_quietly(executor)  # it was told values that hold no more
+    except ImplementationError as error:
+        shut_down_quietly(executor)
+        final = _without(error, final)
+    except BaseException:
+        shut_down_quietly(executor)
+        raise
+    return final
+
+
+def _load(executor: Executor, planned: PlannedStart, seconds: dict[str, float]) -> ReadyRanks:
+    with timed(seconds, "load"):
+        start = executor.load(planned.plan.rank_plan)
+    sized = size_kv_cache(planned.config, start)
+    with timed(seconds, "warm_up"):
+        executor.initialize(sized.worker)
+    return ReadyRanks(executor, planned, start, sized)
+
+
+def _without(error: ImplementationError, planned: PlannedStart) -> PlannedStart:
+    """The plan without what failed; call it inside the handler.
+
+    Raises:
+        ConfigError: The user insists on it, or nothing else is left.
+        ImplementationError: It was left out already, so leaving it out does not help.
+    """
+    problems = tuple(
+        f"{name} failed at its first use: {reason} It was asked for with {option}."
+        for name, reason in _sentences(error).items()
+        if (option := _insistence(name, planned))
+    )
+    if problems:
+        raise ConfigError(
+            "What was asked for does not run here, and nothing else takes its place. Leave the "
+            "option out, or report the failure to the vendor:",
+            problems,
+        ) from error
+    if set(error.failures) <= set(planned.inputs.candidates.failed):
+        raise error
+    for name, reason in _sentences(error).items():
+        _logger.warning("%s failed at its first use: %s Starting anew without it.", name, reason)
+    return planned.knowing(failed=error.failures)
+
+
+def _sentences(error: ImplementationError) -> dict[str, str]:
+    return {name: reason.rstrip(". ") + "." for name, reason in error.failures.items()}
+
+
+def _insistence(name: str, planned: PlannedStart) -> str:
+    """The option with which the user insists on an implementation; empty: nothing does."""
+    args = planned.args
+    for key, chosen in planned.inputs.switches.implementations.items():
+        if chosen == name:
+            return f"--op {key}={name}"
+    backend = args.attention_backend
+    if backend is not None and name in re.split("[=,]", backend.replace(" ", "")):
+        return f"--attention-backend {backend}"
+    if args.plan is not None:
+        return f"--plan {args.plan}"
+    return "--strict" if args.strict else ""

@@ -1,0 +1,259 @@
+"""The plan of one engine: everything is gathered here, and the planner decides.
+
+What cannot work is refused from the checkpoint's configuration and the device's facts alone: no
+device is opened and no weight need be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from dougong.checkpoint import (
+    CheckpointFiles,
+    WeightSummary,
+    find_weight_summary,
+    read_config,
+    resolve_reference,
+)
+from dougong.config import (
+    EngineArgs,
+    EngineConfig,
+    ModelConfig,
+    Resolution,
+    resolve,
+    view_of_wishes,
+)
+from dougong.config.op_switches import OpSwitches, parse_op_switches
+from dougong.contracts import Capabilities, KernelReport
+from dougong.describe import describe_model, describe_needs
+from dougong.engine.candidates import condition_environment
+from dougong.engine.file_target import target_in_file
+from dougong.engine.kv_sizing import with_block_size
+from dougong.engine.one_device import open_present_device
+from dougong.engine.plan_target import PlanTarget, device_index, target_here
+from dougong.engine.saved_plan import check_same_plan, saved_kernels, with_saved_choices
+from dougong.errors import CheckpointError, ConfigError
+from dougong.models.outline import ModelOutline, outline_model
+from dougong.models.registry import ModelRegistry
+from dougong.planner import ExecutionPlan, PlanInputs, plan
+from dougong.platforms import LoadedPlatform, read_kernels
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStart:
+    """A plan with all it was made from.
+
+    Attributes:
+        args: The user's wishes, those of a saved plan among them.
+        inputs: What the planner was told.
+        plan: What it decided.
+        knows_weights: The headers of all weight files were read, not the configuration alone.
+    """
+
+    args: EngineArgs
+    inputs: PlanInputs
+    plan: ExecutionPlan
+    knows_weights: bool
+
+    @property
+    def config(self) -> EngineConfig:
+        """Every value settled but the number of KV blocks."""
+        return with_block_size(self.inputs.config, self.plan.kv_cache.block_size)
+
+    def knowing(
+        self, *, kernels: KernelReport | None = None, failed: Mapping[str, str] | None = None
+    ) -> PlannedStart:
+        """Planned again with more knowledge.
+
+        Args:
+            kernels: What the ranks could import; ``None``: as before.
+            failed: Implementation → how it failed at its first use, beside those known before.
+
+        Raises:
+            ConfigError: As `plan_start`.
+            PluginError: As `plan_start`.
+        """
+        before = self.inputs.candidates
+        candidates = replace(
+            before,
+            kernels=before.kernels if kernels is None else kernels,
+            failed={**before.failed, **(failed or {})},
+        )
+        inputs = replace(self.inputs, candidates=candidates)
+        return _planned(self.args, inputs, self.knows_weights)
+
+
+def plan_start(
+    args: EngineArgs,
+    loaded: LoadedPlatform,
+    files: CheckpointFiles,
+    *,
+    capabilities: Capabilities | None = None,
+    kernels: KernelReport | None = None,
+    failed: Mapping[str, str] | None = None,
+) -> PlannedStart:
+    """Decide what will run.
+
+    Args:
+        args: The user's wishes.
+        loaded: The platform.
+        files: The checkpoint; its weight files may be missing.
+        capabilities: Of the device, where somebody asked before; ``None``: asked now.
+        kernels: What the ranks could import; ``None``: nobody has tried yet.
+        failed: Implementation → how it failed at its first use.
+
+    Raises:
+        ConfigError: What was asked for cannot work; every problem with every candidate's reason.
+        PluginError: A plugin broke its contract.
+        DeviceError: The device does not answer.
+    """
+    target = target_here(loaded, capabilities, kernels)
+    if failed:
+        target = replace(target, candidates=replace(target.candidates, failed=failed))
+    return _plan_for(with_saved_choices(args), target, files)
+
+
+def explain(args: EngineArgs, capability_path: Path | None = None) -> ExecutionPlan:
+    """The plan of a start that does not take place; no weight is read.
+
+    Where the platform is here its kernel libraries are tried, as a start would, in a short-lived
+    child if that opens a device; so what is shown is what a start would choose.
+
+    Args:
+        args: The user's wishes.
+        capability_path: Plan for the device that this file describes, whether or not it is here.
+
+    Raises:
+        ConfigError: As `plan_start`.
+        PluginError: As `plan_start`.
+        DeviceError: As `plan_start`.
+    """
+    args = with_saved_choices(args)
+    if capability_path is not None:
+        return _explain(args, target_in_file(capability_path, args)).plan
+    loaded = open_present_device(args)
+    planned = _explain(args, target_here(loaded))
+    # What is refused without them is refused before they are tried.
+    return planned.knowing(kernels=read_kernels(loaded, device_index(loaded))).plan
+
+
+def _explain(args: EngineArgs, target: PlanTarget) -> PlannedStart:
+    files = resolve_reference(args.model, revision=args.revision, needs_weights=False)
+    return _plan_for(args, target, files)
+
+
+def _plan_for(args: EngineArgs, target: PlanTarget, files: CheckpointFiles) -> PlannedStart:
+    hf_config, weights = read_config(files), _usable_summary(files)
+    registry = ModelRegistry(target.registrations)
+    model = describe_model(files, hf_config, weights, registry.names(), num_parameters=0)
+    outline = _outline(registry, model)
+    if weights is None:
+        model = replace(model, num_parameters=outline.num_parameters)
+    needs = describe_needs(
+        files,
+        hf_config,
+        weights,
+        architecture=model.architecture,
+        num_parameters=outline.num_parameters,
+    )
+    resolution, switches, problems = _settle(args, model, target)
+    inputs = PlanInputs(
+        needs=replace(needs, ops=outline.ops, attention=outline.attention),
+        config=resolution.config,
+        decisions=resolution.decisions,
+        capabilities=target.capabilities,
+        candidates=target.candidates,
+        switches=switches,
+        platform=target.platform,
+        platform_wheel=target.wheel,
+        platform_reasons=target.reasons,
+        platforms_not_here=target.not_here,
+        environment=condition_environment(target.candidates.ops),
+        is_strict=bool(args.strict),
+        choices=args.choices,
+    )
+    with _told_with(problems, model.reference):
+        return _planned(args, inputs, weights is not None)
+
+
+def _planned(args: EngineArgs, inputs: PlanInputs, knows_weights: bool) -> PlannedStart:
+    decided = plan(inputs)
+    # Until libraries were tried, those of a saved plan are taken to be there: everything else that
+    # changed since is refused before a device is opened.
+    assumed = saved_kernels(args) if inputs.candidates.kernels is None else None
+    check_same_plan(args, plan(_with_kernels(inputs, assumed)) if assumed else decided)
+    return PlannedStart(args, inputs, decided, knows_weights)
+
+
+def _with_kernels(inputs: PlanInputs, kernels: KernelReport) -> PlanInputs:
+    return replace(inputs, candidates=replace(inputs.candidates, kernels=kernels))
+
+
+def _usable_summary(files: CheckpointFiles) -> WeightSummary | None:
+    """Of the weight files; ``None`` where they are missing, or damaged, which is told later."""
+    try:
+        return find_weight_summary(files)
+    except CheckpointError:
+        return None
+
+
+def _outline(registry: ModelRegistry, model: ModelConfig) -> ModelOutline:
+    dtype = getattr(torch, model.dtype, None)
+    return outline_model(
+        registry.resolve([model.architecture]),
+        {**model.hf_config, "tie_word_embeddings": model.is_tied},
+        dtype if isinstance(dtype, torch.dtype) else torch.float32,
+    )
+
+
+def _settle(
+    args: EngineArgs, model: ModelConfig, target: PlanTarget
+) -> tuple[Resolution, OpSwitches, tuple[str, ...]]:
+    """Both kinds of options, with the problems that do not keep planning from finding more.
+
+    Raises:
+        ConfigError: Nothing can be planned with what was asked for.
+    """
+    problems: list[str] = []
+    try:
+        known = target.candidates.op_keys
+        switches = parse_op_switches(args.custom_ops, args.op or (), known)
+    except ConfigError as exc:
+        switches = OpSwitches()
+        problems.extend(exc.problems or (str(exc),))
+    with _told_with(problems, model.reference, only_beside=True):
+        changes = target.propose(view_of_wishes(args, model))
+        resolution = resolve(
+            args, model, target.capabilities, platform=target.platform, changes=changes
+        )
+    return resolution, switches, (*resolution.problems, *problems)
+
+
+@contextmanager
+def _told_with(
+    problems: Sequence[str], reference: str, *, only_beside: bool = False
+) -> Iterator[None]:
+    """Tell problems with those that come up in the block.
+
+    Args:
+        problems: Known before.
+        reference: The model.
+        only_beside: Where the block finds none, the caller goes on.
+
+    Raises:
+        ConfigError: With all of them.
+    """
+    head = f"{reference} cannot run as asked:"
+    try:
+        yield
+    except ConfigError as exc:
+        if not problems:
+            raise
+        raise ConfigError(head, (*problems, *(exc.problems or (str(exc),)))) from exc
+    if problems and not only_beside:
+        raise ConfigError(head, tuple(problems))

@@ -1,0 +1,110 @@
+"""Two plans: what differs that an operator would want to know; what is measured anew does not
+count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dougong.config.decision import USER
+from dougong.planner.compare_attention import compare_attention, compare_kv_cache
+from dougong.planner.compare_ops import compare_ops, compare_wheels
+from dougong.planner.difference import Difference, changed
+from dougong.planner.execution_plan import ExecutionPlan, WeightPlan
+
+_MEASURED = frozenset({"memory_limit", "num_kv_blocks"})
+"""Decisions that follow from memory as it is now, unless the user fixed them."""
+
+_NO_VALUES = frozenset({"plan", "strict"})
+"""Options that say how to start, and nothing about what runs."""
+
+_ELSEWHERE = frozenset({"model", "platform", "dtype", "kv_cache_dtype", "block_size"})
+"""Options whose outcome another part of the plan tells."""
+
+
+def differences(old: ExecutionPlan, new: ExecutionPlan) -> tuple[Difference, ...]:
+    """What differs between two plans, in the order of a plan's parts.
+
+    Memory, the number of KV blocks, the device's name and the wording of reasons do not count;
+    versions of wheels and kernel libraries do.
+    """
+    parts = (
+        _identity,
+        _decisions,
+        compare_attention,
+        compare_kv_cache,
+        compare_ops,
+        _weights,
+        _mode,
+        compare_wheels,
+        _fallbacks,
+    )
+    return tuple(one for part in parts for one in part(old, new))
+
+
+def _identity(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
+    yield from changed("model", old.model, new.model)
+    yield from changed("model class", old.architecture, new.architecture)
+    why = "; ".join(new.platform_reasons)
+    yield from changed("platform", old.platform, new.platform, why)
+    yield from changed("platform wheel", old.platform_wheel, new.platform_wheel)
+    yield from changed("device family", old.arch, new.arch)
+    known = ("recognised", "not recognised")
+    was, now = known[old.is_generic], known[new.is_generic]
+    yield from changed("whether the platform knows the device family", was, now)
+    yield from changed("dtype", old.dtype, new.dtype)
+
+
+def _decisions(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
+    """Options whose values last; of those measured anew, the ones that the user fixed."""
+    before, after = ({one.field: one for one in plan.decisions} for plan in (old, new))
+    # Before memory is measured nothing is decided of it; what was asked for is compared instead.
+    elsewhere = _ELSEWHERE | _NO_VALUES | (_MEASURED - after.keys())
+    for field, was in before.items():
+        is_measured = field in _MEASURED and was.author != USER and field not in old.choices
+        if field in elsewhere or is_measured:
+            continue
+        now = after.get(field)
+        value, why = (None, "") if now is None else (now.value, now.reason)
+        yield from changed(field, _plain(was.value), _plain(value), why)
+    compared = before.keys() - (_MEASURED - after.keys())
+    for field in sorted(old.choices.keys() - compared - _ELSEWHERE - _NO_VALUES):
+        yield from changed(field, old.choices[field], new.choices.get(field))
+
+
+def _plain(value: Any) -> Any:
+    """The same whether it was read from JSON or not."""
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+def _weights(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
+    before, after = ({one.format: one for one in plan.weights} for plan in (old, new))
+    for name in dict.fromkeys((*before, *after)):
+        now = after.get(name)
+        words = _weight_words(before.get(name)), _weight_words(now)
+        yield from changed(f"weights {name}", *words, why="" if now is None else now.reason)
+
+
+def _weight_words(plan: WeightPlan | None) -> str:
+    if plan is None:
+        return "not in the checkpoint"
+    kernel = f" by {plan.kernel}" if plan.kernel else ""
+    return f"{plan.where}, computed as {plan.computed_as}{kernel}"
+
+
+def _mode(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
+    yield from changed("execution", old.mode.name, new.mode.name, new.mode.reason)
+
+
+def _fallbacks(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
+    before, after = (
+        {f"{one.level} fallback of {one.subject}": one for one in plan.fallbacks}
+        for plan in (old, new)
+    )
+    for name in dict.fromkeys((*before, *after)):
+        words = ("there", "not there")
+        why = after[name].reason if name in after else ""
+        yield from changed(name, words[name not in before], words[name not in after], why)
+
+
+__all__ = ["Difference", "differences"]

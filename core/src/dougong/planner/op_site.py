@@ -1,0 +1,128 @@
+"""One op at one place of the model: who runs there, by the user's switches and by conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dougong.config.decision import CORE, USER
+from dougong.config.op_switches import OpSwitches
+from dougong.contracts import OpPiece
+from dougong.contracts.rank_plan import NATIVE
+from dougong.describe import OpCandidate, OpSite
+from dougong.planner.execution_plan import PassedOver
+from dougong.planner.op_candidates import OpCandidates, claimant
+from dougong.planner.op_pieces import build_pieces, describe_range
+
+
+@dataclass(frozen=True, slots=True)
+class SiteVerdict:
+    """Who runs at one place, were it not inside a fused slot.
+
+    Attributes:
+        site: The place.
+        pieces: By token count.
+        author: Who chose.
+        objections: Candidate → why it cannot run here.
+        off_because: Why the user wants native here; empty: the user does not.
+        blocked_because: Why a fused slot must leave its ops alone; empty: it need not.
+    """
+
+    site: OpSite
+    pieces: tuple[OpPiece, ...]
+    author: str
+    objections: Mapping[str, str]
+    off_because: str
+    blocked_because: str
+
+    @property
+    def is_native(self) -> bool:
+        """Whether plain torch runs at every token count."""
+        return all(piece.implementation == NATIVE for piece in self.pieces)
+
+    @property
+    def owns_its_inside(self) -> bool:
+        """Whether plain torch runs at no token count."""
+        return all(piece.implementation != NATIVE for piece in self.pieces)
+
+    def passed_over(self, candidates: tuple[OpCandidate, ...]) -> Iterator[PassedOver]:
+        """Candidates that do not run here, or not at every token count."""
+        used = dict.fromkeys(piece.implementation for piece in self.pieces)
+        first = " and ".join(name for name in used if name != NATIVE)
+        for name in (candidate.name for candidate in candidates):
+            runs_at = describe_range(name, self.pieces)
+            if runs_at == _EVERYWHERE:
+                continue
+            if runs_at:
+                yield PassedOver(name, f"runs for {runs_at} tokens only")
+            else:
+                reason = self.off_because or self.objections.get(name) or f"{first} comes first"
+                yield PassedOver(name, reason)
+
+
+_EVERYWHERE = "1 and more"
+
+
+def judge_site(
+    site: OpSite, candidates: OpCandidates, switches: OpSwitches, fixed_below: Mapping[str, str]
+) -> SiteVerdict:
+    """Explicit choice, else out-of-tree classes and kernels in their order, else native.
+
+    Args:
+        site: The place.
+        candidates: Of every op.
+        switches: The user's.
+        fixed_below: Op inside this one → the switch that says what runs for it.
+    """
+    off_because = why_off(site.key, switches)
+    blocked = "; ".join(
+        f"it would do the work of {key} inside it, and {switch} was asked for"
+        for key, switch in fixed_below.items()
+    )
+    of_key = candidates.get(site.key)
+    objections = {
+        candidate.name: objection
+        for candidate in of_key
+        if (objection := candidates.objection(candidate, site) or blocked)
+    }
+    holding = [claimant(one) for one in of_key if one.name not in objections]
+    explicit = switches.implementations.get(site.key)
+    chosen = [one for one in holding if one.name == explicit]
+    claimants = chosen + [one for one in holding if one.name != explicit]
+    if off_because or not is_on(site.key, switches):
+        claimants = chosen
+    return SiteVerdict(
+        site=site,
+        pieces=build_pieces(claimants, candidates.max_num_tokens),
+        author=USER if off_because or is_signed(site.key, switches) else CORE,
+        objections=objections,
+        off_because=off_because,
+        blocked_because=blocked,
+    )
+
+
+def is_on(key: str, switches: OpSwitches) -> bool:
+    """Whether other implementations than an explicit one may run for an op."""
+    return key in switches.required or (switches.is_on and key not in switches.off)
+
+
+def is_signed(key: str, switches: OpSwitches) -> bool:
+    """Whether the user said something of an op by its name."""
+    return key in switches.required | switches.off or key in switches.implementations
+
+
+def why_off(key: str, switches: OpSwitches) -> str:
+    """Why native runs for an op by the user's wish; empty: it need not."""
+    explicit = switches.implementations.get(key)
+    if explicit == NATIVE:
+        return f"--op {key}={NATIVE} was asked for"
+    if explicit is not None or is_on(key, switches):
+        return ""
+    return f"--custom-ops {f'-{key}' if key in switches.off else 'none'} was asked for"
+
+
+def fixed_switch(key: str, switches: OpSwitches) -> str:
+    """The switch that says exactly what runs for an op; empty: there is none."""
+    if key in switches.implementations:
+        return f"--op {key}={switches.implementations[key]}"
+    return f"--custom-ops -{key}" if key in switches.off else ""

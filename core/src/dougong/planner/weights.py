@@ -1,0 +1,168 @@
+"""What becomes of the weights, per format: computed as stored, converted, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dougong.config.memory import GIB
+from dougong.contracts import QuantizationSupport, dtype_bytes
+from dougong.describe import WeightNeed
+from dougong.planner.execution_plan import FallbackLevel, WeightPlan
+from dougong.planner.findings import Findings, nested
+from dougong.planner.inputs import PlanInputs
+from dougong.planner.provenance import told_origin
+
+AS_STORED = "as stored"
+CONVERTED = "converted at load"
+DEQUANTIZED = "dequantized at load"
+
+_STORAGE_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""What weight files call plain dtypes."""
+
+
+def plan_weights(inputs: PlanInputs, findings: Findings) -> tuple[WeightPlan, ...]:
+    """One per format; what cannot be computed is refused with the formats that can."""
+    planned = [_plan_one(need, inputs, findings) for need in inputs.needs.weights]
+    return tuple(plan for plan in planned if plan is not None)
+
+
+def loaded_bytes(inputs: PlanInputs, weights: Sequence[WeightPlan]) -> int | None:
+    """Bytes the weights take at least, once loaded; ``None``: nobody can say yet."""
+    itemsize = dtype_bytes(inputs.config.compute.dtype)
+    by_format = {need.format: need for need in inputs.needs.weights}
+    kept = [plan for plan in weights if plan.where == AS_STORED
+            and by_format[plan.format].is_quantized]  # fmt: skip
+    if not kept:
+        return inputs.needs.num_parameters * itemsize
+    if any(plan.stored_bytes is None for plan in weights):
+        return None
+    total = 0
+    for plan in weights:
+        elements = _plain_elements(by_format[plan.format])
+        total += (plan.stored_bytes or 0) if elements is None else elements * itemsize
+    return total
+
+
+def plain_dtype(need: WeightNeed) -> str | None:
+    """The dtype that a format is, as torch names it; ``None``: it is quantized."""
+    return None if need.is_quantized else _STORAGE_NAMES.get(need.format.upper(), need.format)
+
+
+def _plain_elements(need: WeightNeed) -> int | None:
+    """Elements of weights in a plain dtype; ``None``: they are not, or nobody knows."""
+    dtype = plain_dtype(need)
+    try:
+        itemsize = None if dtype is None else dtype_bytes(dtype)
+    except ValueError:  # a dtype of tables and indices, which nothing computes in
+        return None
+    return None if itemsize is None or need.num_bytes is None else need.num_bytes // itemsize
+
+
+def _plan_one(need: WeightNeed, inputs: PlanInputs, findings: Findings) -> WeightPlan | None:
+    dtype = inputs.config.compute.dtype
+    stored_as = plain_dtype(need)
+    if stored_as is not None:
+        is_same = stored_as == dtype
+        return WeightPlan(
+            format=need.format,
+            stored_bytes=need.num_bytes,
+            computed_as=dtype,
+            where=AS_STORED if is_same else CONVERTED,
+            reason="" if is_same else f"dtype={dtype} is computed",
+        )
+    objections: dict[str, str] = {}
+    for support in inputs.candidates.quantization:
+        if _is_same_format(support.format, need.format):
+            objection = _objection(support, need, inputs)
+            if not objection:
+                return WeightPlan(
+                    format=need.format,
+                    stored_bytes=need.num_bytes,
+                    computed_as=need.format,
+                    where=AS_STORED,
+                    kernel=support.kernel,
+                    scale_layout=support.scale_layout or need.scale_layout,
+                )
+            objections[support.kernel or support.format] = objection
+    reason = _why_not(need, inputs, objections)
+    if need.is_readable:
+        findings.fall_back(FallbackLevel.PATH, f"weights {need.format}", reason, _cost_hint(inputs))
+        return WeightPlan(
+            format=need.format,
+            stored_bytes=need.num_bytes,
+            computed_as=dtype,
+            where=DEQUANTIZED,
+            scale_layout=need.scale_layout,
+            reason=reason,
+        )
+    findings.refuse(nested(_refusal_head(need, inputs), _refusal_lines(inputs, objections)))
+    return None
+
+
+def _objection(support: QuantizationSupport, need: WeightNeed, inputs: PlanInputs) -> str:
+    """Why one kernel does not compute the stored form; empty: it does."""
+    dtype, kernel = inputs.config.compute.dtype, support.kernel
+    reasons = []
+    if kernel in inputs.candidates.failed:
+        reasons.append(f"failed at its first use: {inputs.candidates.failed[kernel]}")
+    if not _is_kept(need.format, inputs):
+        reasons.append("this version of the core hands kernels plain weights only")
+    if not support.is_native:
+        reasons.append(f"it dequantizes {support.dequantized}")
+    if dtype not in support.activation_dtypes:
+        reasons.append(f"dtype {dtype}; takes {', '.join(support.activation_dtypes) or 'none'}")
+    return "; ".join(reasons)
+
+
+def _why_not(need: WeightNeed, inputs: PlanInputs, objections: dict[str, str]) -> str:
+    told = "; ".join(f"{name}: {why}" for name, why in objections.items())
+    return (told or f"platform {inputs.platform} has no kernel for {need.format}") + told_origin(
+        inputs, "weight_format"
+    )
+
+
+def _is_kept(name: str, inputs: PlanInputs) -> bool:
+    return any(_is_same_format(name, kept) for kept in inputs.candidates.kept_formats)
+
+
+def _is_same_format(one: str, other: str) -> bool:
+    return one.casefold().replace("-", "_") == other.casefold().replace("-", "_")
+
+
+def _refusal_head(need: WeightNeed, inputs: PlanInputs) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in need.options.items())
+    return (
+        f"The weights are stored as {need.format}" + (f" with {options}" if options else "")
+        + told_origin(inputs, "weight_format")
+        + f", which platform {inputs.platform} does not compute in {inputs.config.compute.dtype} "
+        "and the core cannot turn into plain weights. Use a checkpoint in another format:"
+    )  # fmt: skip
+
+
+def _refusal_lines(inputs: PlanInputs, objections: dict[str, str]) -> Iterator[str]:
+    yield from (f"{name}: {why}" for name, why in objections.items())
+    dtype = inputs.config.compute.dtype
+    native = [one.format for one in inputs.candidates.quantization
+              if one.is_native and dtype in one.activation_dtypes
+              and _is_kept(one.format, inputs)]  # fmt: skip
+    takes = (*inputs.capabilities.claims.dtypes, *native)
+    yield f"platform {inputs.platform} takes {', '.join(dict.fromkeys(takes))}"
+    if inputs.readable_formats:
+        yield f"the core reads {', '.join(inputs.readable_formats)}"
+
+
+def _cost_hint(inputs: PlanInputs) -> str:
+    """Bytes of all quantized weights before and after, as far as they are known."""
+    itemsize = dtype_bytes(inputs.config.compute.dtype)
+    plain = sum(_plain_elements(one) or 0 for one in inputs.needs.weights)
+    after = max(0, inputs.needs.num_parameters - plain) * itemsize
+    stored = [one.num_bytes for one in inputs.needs.weights if one.is_quantized]
+    before = sum(num_bytes or 0 for num_bytes in stored)
+    if None in stored or not before:
+        return f"quantized weights take {_gib(after)} once loaded"
+    times = f"{after / before:.1f} times as much"
+    return f"{_gib(before)} of quantized weights become {_gib(after)}, {times}"
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / GIB:.2f} GiB"

@@ -1,0 +1,62 @@
+"""What a runner is made of, for one loaded model and one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+
+from dougong.contracts import ConfigView, DeviceRuntime
+from dougong.worker.input_batch import InputBatch
+from dougong.worker.loading import LoadedModel
+from dougong.worker.model_runner import RunnerParts
+from dougong.worker.step_inputs import StepInputBuilder
+
+
+def make_runner_parts(
+    loaded: LoadedModel,
+    config: ConfigView,
+    runtime: DeviceRuntime,
+    device: torch.device,
+    classified: Callable[[int | None], AbstractContextManager[None]],
+) -> RunnerParts:
+    """Rows, buffers and metadata builders, made anew.
+
+    Args:
+        loaded: Whose steps will run.
+        config: Final values.
+        runtime: Of the device.
+        device: Where steps run.
+        classified: Makes the block in which a step's errors are named.
+
+    Raises:
+        ImplementationError: A backend cannot make its metadata builder.
+    """
+    attention = loaded.attention
+    assert config.max_num_seqs and config.max_num_batched_tokens and config.max_model_len
+    batch = InputBatch(
+        max_num_seqs=config.max_num_seqs,
+        max_model_len=config.max_model_len,
+        block_size=attention.block_size,
+        num_groups=len(attention.groups),
+        vocab_size=int(config.hf_config["vocab_size"]),
+    )
+    inputs = StepInputBuilder(
+        batch,
+        runtime,
+        device,
+        max_num_seqs=config.max_num_seqs,
+        max_num_tokens=config.max_num_batched_tokens,
+        block_size=attention.block_size,
+        slot_dtypes=tuple(getattr(torch, layout.slot_dtype) for _, layout in attention.groups),
+    )
+    return RunnerParts(
+        model=loaded.model,
+        sampler=loaded.sampler,
+        batch=batch,
+        inputs=inputs,
+        builders=attention.make_builders(),
+        runtime=runtime,
+        classified=classified,
+    )

@@ -1,0 +1,159 @@
+"""Registrations judged together: every problem told, wheels that collide both named."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dougong.contracts import AtMost, Mark, PluginError, Registration, RegistrationKind
+from dougong.errors import ContractError
+from dougong.ops import (
+    CustomOp,
+    MultipleOf,
+    Needs,
+    OpRegistry,
+    RMSNorm,
+    register_kernel,
+    register_op,
+)
+from tests.support.registrations import registrations, registry
+
+
+@register_kernel(
+    "rms_norm",
+    name="acme/wide",
+    when=Needs(dtype={"bfloat16"}, hidden_size=MultipleOf(64)),
+    tokens=AtMost(512),
+    priority=-1,
+)
+def wide(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return x
+
+
+@register_kernel("rms_norm", name="acme/any", priority=2)
+def anything(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return x
+
+
+@CustomOp.register_oot("rms_norm")
+class AcmeNorm(RMSNorm):
+    def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+@CustomOp.register_oot("rms_norm", name="other/norm")
+class OtherNorm(RMSNorm):
+    def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+@register_op
+class Twice(CustomOp):
+    key = "acme/twice"
+
+    @classmethod
+    def example(cls) -> tuple[CustomOp, tuple[torch.Tensor, ...]]:
+        return cls(), (torch.ones(2),)
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+@register_kernel("acme/twice", name="acme/fast_twice")
+def fast_twice(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+def test_an_unknown_op_is_refused_with_the_nearest_and_the_known_ones() -> None:
+    @register_kernel("rms_nrom", name="acme/typo")
+    def typo(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    told = (
+        r"acme 1.0 registers.*\n.*acme/typo.*'rms_nrom'; did you mean 'rms_norm'\? known: .*linear"
+    )
+    with pytest.raises(PluginError, match=told):
+        registry(typo)
+
+
+def test_all_problems_of_a_wheel_stand_in_one_message() -> None:
+    @register_kernel("nothing", name="acme/a")
+    def nowhere(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @register_kernel("rms_norm", name="acme/b")
+    def short(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    with pytest.raises(ContractError) as caught:
+        registry(nowhere, wide, short)
+    assert len(caught.value.problems) == 2
+    assert caught.value.plugin == "acme"
+
+
+def test_problems_of_two_wheels_and_a_collision_all_stand_in_the_message() -> None:
+    @register_kernel("nothing", name="acme/a")
+    def nowhere(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @register_kernel("silu_and_mul", name="acme/any")
+    def same_name(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    both = [
+        *registrations(nowhere, anything),
+        *registrations(nowhere, same_name, distribution="other 2.0"),
+    ]
+    both[2] = Registration(mark=both[0].mark, target=wide, plugin="x", distribution="other 2.0")
+    with pytest.raises(PluginError) as caught:
+        OpRegistry.from_registrations(both)
+    text = str(caught.value)
+    assert "implementation 'acme/any' is registered by acme 1.0" in text
+    assert "and by other 2.0" in text
+    assert "what acme 1.0 registers" in text
+    assert "what other 2.0 registers" in text
+
+
+def test_one_name_from_two_wheels_is_refused_naming_both() -> None:
+    @register_kernel("rms_norm", name="acme/any")
+    def second(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return x
+
+    both = [*registrations(anything), *registrations(second, distribution="other 2.0")]
+    with pytest.raises(PluginError, match=r"'acme/any' .* by acme 1.0 .* and by other 2.0"):
+        OpRegistry.from_registrations(both)
+
+
+def test_two_classes_for_one_op_are_refused_naming_both_wheels() -> None:
+    both = [*registrations(AcmeNorm), *registrations(OtherNorm, distribution="other 2.0")]
+    told = r"class of op 'rms_norm' is registered by acme 1.0 .*AcmeNorm.* and by other 2.0"
+    with pytest.raises(PluginError, match=told):
+        OpRegistry.from_registrations(both)
+
+
+def test_one_op_from_two_wheels_is_refused_naming_both() -> None:
+    class Double(Twice):
+        key = "acme/twice"
+
+        def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+            return x + x
+
+    both = [
+        *registrations(Twice),
+        *registrations(register_op(Double), distribution="other 2.0"),
+    ]
+    with pytest.raises(PluginError, match=r"op 'acme/twice' is registered by acme 1.0"):
+        OpRegistry.from_registrations(both)
+
+
+def test_other_kinds_of_registrations_are_passed_over() -> None:
+    model = Mark(kind=RegistrationKind.MODEL, key="AcmeLM", name="AcmeLM")
+    given = Registration(mark=model, target="a.b:C", plugin="acme", distribution="acme 1.0")
+    assert OpRegistry.from_registrations([given]).candidates() == ()
+
+
+def test_a_mark_made_by_hand_is_refused() -> None:
+    mark = Mark(kind=RegistrationKind.KERNEL, key="rms_norm", name="acme/x")
+    given = Registration(mark=mark, target=wide, plugin="acme", distribution="acme 1.0")
+    with pytest.raises(ContractError, match="not marked with register_kernel"):
+        OpRegistry.from_registrations([given])
