@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from dougong.cli.capabilities_view import print_capabilities
+from dougong.contracts import (
+    AtMost,
+    AttentionLimits,
+    Claims,
+    DeviceFacts,
+    KernelReport,
+    MultipleOf,
+    Needs,
+    QuantizationSupport,
+)
+from dougong.describe import CapabilityFile, DeclaredAttention, OpCandidate
+
+LIMITS = AttentionLimits(
+    dtypes=frozenset({"bfloat16"}),
+    kv_dtypes=frozenset({"int8"}),
+    head_sizes=frozenset({64, 128}),
+    head_size_multiple=8,
+    max_head_size=256,
+    block_sizes=(16, 32),
+    sinks=True,
+)
+FULL = CapabilityFile(
+    platform="acme",
+    claims=Claims(
+        arch="acme9",
+        is_generic=True,
+        dtypes=("bfloat16",),
+        features=frozenset({"mm.bf16"}),
+        limits={"shared_memory_bytes": 65536},
+        graph_capture=True,
+        memory_bandwidth=2e12,
+        compute_rate={"bfloat16": 1e14},
+    ),
+    facts=DeviceFacts(
+        device_index=0,
+        name="Acme [red] 9",
+        arch="acme9",
+        memory_total_bytes=8 << 30,
+        memory_free_bytes=4 << 30,
+        memory_quota_bytes=6 << 30,
+        memory_quota_source="memory.max",
+    ),
+    kernels=KernelReport(loaded=("acme-kernels 2.1",), missing={"acme-extra": "not [b] there"}),
+    attention={"acme/flash": DeclaredAttention(limits=LIMITS), "acme/odd": DeclaredAttention()},
+    ops=(
+        OpCandidate(
+            key="rms_norm",
+            name="acme/rms_norm",
+            origin="acme 1",
+            when=Needs(hidden_size=MultipleOf(64)),
+            tokens=AtMost(512),
+        ),
+    ),
+    quantization=(
+        QuantizationSupport(
+            format="fp8",
+            storage="float8_e4m3fn",
+            activation_dtypes=("bfloat16",),
+            is_native=True,
+            kernel="acme/fp8",
+            dequantized="",
+        ),
+    ),
+)
+
+
+def test_everything_that_is_known_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_capabilities(FULL, ["platform acme: asked for"])
+    text = capsys.readouterr().out
+    for part in (
+        "platform acme: asked for",
+        "acme (no wheel)",
+        "Acme [red] 9",
+        "acme9 (unknown: generic claims)",
+        "8.0 GiB, 4.0 GiB free; limit 6.0 GiB (memory.max)",
+        "2000.0 GB/s claimed; --measure measures it",
+        "shared_memory_bytes 65536",
+        "graph_capture",
+        "bfloat16 100.0 T/s",
+        "not [b] there",
+        "head sizes 64, 128; head sizes in multiples of 8; head sizes up to 256",
+        "block sizes 16, 32",
+        "sinks",
+        "only itself can say",
+        "hidden_size multiples of 64",
+        "at most 512",
+        "never",
+    ):
+        assert part in text, part
+
+
+def test_what_nobody_knows_is_said_to_be_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    bare = CapabilityFile(
+        platform="acme",
+        claims=Claims(arch="a", dtypes=("float32",)),
+        facts=DeviceFacts(device_index=0, name="A", arch="a", memory_total_bytes=1),
+    )
+    print_capabilities(bare, [])
+    text = capsys.readouterr().out
+    assert "unknown; --measure measures it" in text
+    assert "import_kernels() names no library" in text
+    assert "Weight formats" not in text
