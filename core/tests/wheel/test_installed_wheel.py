@@ -50,13 +50,18 @@ def test_the_cpu_platform_comes_in_through_the_entry_point() -> None:
 
 
 def test_every_command_explains_itself() -> None:
-    for command in ("generate", "bench", "doctor"):
+    for command in ("generate", "bench", "doctor", "plugin"):
         assert command in _dougong("--help")
         assert "--help" in _dougong(command, "--help")
 
 
 def test_the_doctor_finds_the_cpu() -> None:
     assert "cpu" in json.dumps(json.loads(_dougong("doctor", "--json")))
+
+
+def test_the_wheel_carries_what_a_plugin_is_written_from(tmp_path: Path) -> None:
+    _dougong("plugin", "new", "acme", "--folder", str(tmp_path))
+    assert (tmp_path / "dougong-acme" / "src" / "dougong_acme" / "platform.py").exists()
 
 
 def test_a_model_answers() -> None:

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("dougong.cli.explain", "Say what would run, who chose it, what was passed over."),
     "capabilities": ("dougong.cli.capabilities", "Say what a device can do, or save it to a file."),
     "doctor": ("dougong.cli.doctor", "List every platform plugin, what became of it, and test it."),
+    "plugin": ("dougong.cli.plugin", "Write the project of a plugin of your own."),
 }
 
 _EPILOG = (
