@@ -26,6 +26,18 @@ class Claimant:
         least, most = token_bounds(self.tokens)
         return least <= num_tokens and (most is None or num_tokens <= most)
 
+    def overlaps(self, name: str, pieces: Sequence[OpPiece], max_num_tokens: int) -> bool:
+        """Whether it is meant for a number of tokens at which ``name`` runs."""
+        least, most = token_bounds(self.tokens)
+        first = 1
+        for piece in pieces:
+            last = max_num_tokens if piece.up_to is None else piece.up_to
+            is_common = max(first, least) <= min(last, last if most is None else most)
+            if piece.implementation == name and is_common:
+                return True
+            first = last + 1
+        return False
+
     def is_reached(self, max_num_tokens: int) -> bool:
         """Whether any step is one it is meant for."""
         least, most = token_bounds(self.tokens)

@@ -26,6 +26,7 @@ class SiteVerdict:
         objections: Candidate → why it cannot run here.
         off_because: Why the user wants native here; empty: the user does not.
         blocked_because: Why a fused slot must leave its ops alone; empty: it need not.
+        is_on: Other implementations than an explicit one may run here.
     """
 
     site: OpSite
@@ -34,6 +35,7 @@ class SiteVerdict:
     objections: Mapping[str, str]
     off_because: str
     blocked_because: str
+    is_on: bool
 
     @property
     def is_native(self) -> bool:
@@ -44,6 +46,20 @@ class SiteVerdict:
     def owns_its_inside(self) -> bool:
         """Whether plain torch runs at no token count."""
         return all(piece.implementation != NATIVE for piece in self.pieces)
+
+    def missed(self, candidates: OpCandidates) -> dict[str, str]:
+        """Candidates meant for token counts at which native runs instead, and why they cannot.
+
+        What the user or a fused slot's inside wants native is missed by nobody.
+        """
+        if self.off_because or self.blocked_because or not self.is_on:
+            return {}
+        missed = {}
+        for one in candidates.get(self.site.key):
+            cannot = one.name in candidates.failed or candidates.unmet(one, self.site)
+            if cannot and claimant(one).overlaps(NATIVE, self.pieces, candidates.max_num_tokens):
+                missed[one.name] = self.objections[one.name]
+        return missed
 
     def passed_over(self, candidates: tuple[OpCandidate, ...]) -> Iterator[PassedOver]:
         """Candidates that do not run here, or not at every token count."""
@@ -98,6 +114,7 @@ def judge_site(
         objections=objections,
         off_because=off_because,
         blocked_because=blocked,
+        is_on=is_on(site.key, switches),
     )
 
 

@@ -12,6 +12,7 @@ from dougong.planner.execution_plan import FallbackLevel, OpPlan, PassedOver
 from dougong.planner.findings import Findings
 from dougong.planner.inputs import PlanInputs
 from dougong.planner.op_candidates import OpCandidates, told
+from dougong.planner.op_pieces import describe_range
 from dougong.planner.op_refusals import op_refusals
 from dougong.planner.op_site import SiteVerdict, fixed_switch, judge_site
 
@@ -79,22 +80,23 @@ def _find_owners(verdicts: Sequence[SiteVerdict]) -> dict[str, SiteVerdict]:
 def _note_fallbacks(
     running: Sequence[SiteVerdict], candidates: OpCandidates, findings: Findings
 ) -> None:
-    """Native, though others are there and none of them can: once per op and reason."""
+    """Native, though others are meant for it and cannot: once per op and reason."""
     counts: dict[tuple[str, str], int] = {}
     for verdict in running:
-        of_key, site = candidates.get(verdict.site.key), verdict.site
-        is_own_wish = verdict.off_because or verdict.blocked_because
-        if not verdict.is_native or is_own_wish or not of_key:
-            continue
-        if all(one.name in candidates.failed or candidates.unmet(one, site) for one in of_key):
-            reason = "; ".join(told(verdict.objections))
-            counts[site.key, reason] = counts.get((site.key, reason), 0) + 1
+        missed = verdict.missed(candidates)
+        if missed:
+            subject = f"op {verdict.site.key}"
+            if not verdict.is_native:
+                subject += f" of {describe_range(NATIVE, verdict.pieces)} tokens"
+            reason = "; ".join(told(missed))
+            counts[subject, reason] = counts.get((subject, reason), 0) + 1
     totals: dict[str, int] = {}
     for verdict in running:
         totals[verdict.site.key] = totals.get(verdict.site.key, 0) + 1
-    for (key, reason), count in counts.items():
+    for (subject, reason), count in counts.items():
+        key = subject.split()[1]
         hint = f"plain torch at {count} of {totals[key]} places"
-        findings.fall_back(FallbackLevel.OP, f"op {key}", reason, hint)
+        findings.fall_back(FallbackLevel.OP, subject, reason, hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -380,24 +380,21 @@ class Judgement:
             ops = [one for one in self.inputs.candidates.ops if one.key == site.key]
             switches = self.inputs.switches
             is_wanted = (
-                site.key in switches.required
-                or site.key in switches.implementations
-                or (switches.is_on and site.key not in switches.off)
+                site.key in switches.required or (switches.is_on and site.key not in switches.off)
             ) and switches.implementations.get(site.key) != "native"
             inside = [one for one in self.inputs.needs.ops if one.path.startswith(f"{site.path}.")]
             is_left = any(
                 one.key in switches.off or one.key in switches.implementations for one in inside
             )
-            able = [replace(one, tokens=None) for one in ops]
-            if (
-                ops
-                and is_wanted
-                and not is_left
-                and not self.owner(site)
-                and all(self.objects(one, site) for one in able)
-            ):
+            unable = [one for one in ops if self.objects(replace(one, tokens=None), site)]
+            is_missed = any(
+                name == "native" and any(_is_meant_for(one, number) for one in unable)
+                for number, name in enumerate(self.runs(site), start=1)
+            )
+            if is_wanted and not is_left and not self.owner(site) and is_missed:
                 keys.add(f"op {site.key}")
-        assert {one.subject for one in plan.fallbacks if one.level == "op"} == keys
+        told = {one.subject.partition(" of ")[0] for one in plan.fallbacks if one.level == "op"}
+        assert told == keys
         weights = {one.format for one in plan.weights if one.where == "dequantized at load"}
         subjects = {one.subject for one in plan.fallbacks if one.level == "path"}
         assert {one for one in subjects if one.startswith("weights")} == {
@@ -423,3 +420,8 @@ class Judgement:
         assert len({(one.subject, one.reason) for one in plan.fallbacks}) == len(plan.fallbacks)
         if self.inputs.is_strict:
             assert not plan.fallbacks
+
+
+def _is_meant_for(candidate: OpCandidate, number: int) -> bool:
+    least, most = token_bounds(candidate.tokens)
+    return least <= number and (most is None or number <= most)
