@@ -32,13 +32,13 @@ from dougong.ops import (
     GreedySample,
     Linear,
     LMHead,
-    OpRegistry,
     RMSNorm,
     RotaryEmbedding,
-    bind_ops,
-    outline_ops,
     register_kernel,
 )
+from dougong.ops.binding import bind_ops
+from dougong.ops.outline import outline_ops
+from dougong.ops.registry import OpRegistry
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -146,7 +146,8 @@ def cases() -> Iterator[Case]:
     yield prepared(embedding, torch.tensor([7]))
     yield prepared(RMSNorm(HIDDEN, EPS, DTYPE), x)
     yield prepared(FusedAddRMSNorm(HIDDEN, EPS, DTYPE), row(HIDDEN), row(HIDDEN))
-    rotary = RotaryEmbedding(HEAD_DIM, HEAD_DIM, torch.randn(16, HEAD_DIM))
+    table = torch.randn(16, HEAD_DIM)
+    rotary = RotaryEmbedding(HEAD_DIM, HEAD_DIM, table, True, HEADS, KV_HEADS)
     yield prepared(rotary, torch.tensor([7]), *heads)
     yield prepared(Linear(HIDDEN, (HEADS + 2 * KV_HEADS) * HEAD_DIM, False, DTYPE), x)
     yield prepared(GateUpAct(HIDDEN, INTERMEDIATE, "silu", False, DTYPE), x)

@@ -179,7 +179,7 @@ class Copies(_Planted):
 
 class Bypasses(_Planted):
     def treat(self, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        return self.norm.forward_native(hidden, None)[0]
+        return self.norm.forward_native(hidden, hidden)[0]
 
 
 class Activates(LlamaForCausalLM):
@@ -194,7 +194,7 @@ class Activates(LlamaForCausalLM):
         (Writes, "aten.fill_.Tensor"),
         (Reads, "aten.max.default"),
         (Copies, "aten.contiguous.default"),
-        (Bypasses, "aten.rsqrt.default"),
+        (Bypasses, "aten.add.Tensor"),
         (Activates, "aten.tanh.default"),
     ],
 )

@@ -8,11 +8,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import REGISTRY, generate_latest
 
-from dougong import LLM, SamplingParams
+from dougong import LLM, AsyncEngine, SamplingParams
 from dougong.config import EngineOptions
-from dougong.engine.fallback_metric import count_fallbacks
 from dougong.errors import ConfigError
 from dougong.planner import FallbackLevel
 from tests.support.command_line import run_command
@@ -83,15 +82,17 @@ def test_strict_refuses_all_of_them_in_one_message(
         assert reason in line
 
 
-def test_they_are_counted_for_each_engine_apart(installed: Installed, model: str) -> None:
+@pytest.mark.parametrize("in_own_process", [False, True], ids=["here", "own process"])
+def test_they_are_counted_for_each_engine_apart(
+    installed: Installed, model: str, in_own_process: bool
+) -> None:
     for stub in (EXTENSION, AWAY):
         installed.add(stub)
-    registries = []
+    shown = []
     for options in ({}, {"platform": "cpu", "attention_backend": REFERENCE}):
-        with LLM(model, num_kv_blocks=20, **options) as llm:  # type: ignore[arg-type]  # either
-            registries.append(CollectorRegistry())
-            count_fallbacks(llm.plan, registries[-1])
-    shown = [generate_latest(registry).decode() for registry in registries]
+        with LLM(model, num_kv_blocks=20, in_own_process=in_own_process, **options) as llm:  # type: ignore[arg-type]  # either
+            shown.append(generate_latest(llm.metrics).decode())
+    assert "dougong_fallback" not in generate_latest(REGISTRY).decode()
     lines = [[line for line in text.splitlines() if not line.startswith("#")] for text in shown]
     assert [len(some) for some in lines] == [3, 1]
     for level, reason in REASONS.items():
@@ -100,6 +101,14 @@ def test_they_are_counted_for_each_engine_apart(installed: Installed, model: str
         assert 'subject="' in line
         assert reason in line
         assert line.endswith(" 1.0")
+
+
+async def test_an_engine_of_an_event_loop_counts_its_own(installed: Installed, model: str) -> None:
+    installed.add(EXTENSION)
+    engine = await AsyncEngine.start(model, platform="cpu", num_kv_blocks=20, in_own_process=False)
+    shown = generate_latest(engine.metrics).decode()
+    await engine.close()
+    assert len([line for line in shown.splitlines() if not line.startswith("#")]) == 2
 
 
 def test_quantized_weights_that_are_dequantized_are_a_fallback_of_their_path(
@@ -111,16 +120,14 @@ def test_quantized_weights_that_are_dequantized_are_a_fallback_of_their_path(
         LLM(file, platform="cpu", num_kv_blocks=20) as llm,
     ):
         assert len(greedy_tokens(llm)) == 6
-        plan = llm.plan
+        plan, metrics = llm.plan, llm.metrics
     (fallback,) = plan.fallbacks
     assert (fallback.level, fallback.subject) == (FallbackLevel.PATH, "weights q8_0")
     assert "platform cpu has no kernel for q8_0" in fallback.reason
     assert "times as much" in fallback.cost_hint
     assert caplog.messages.count(str(fallback)) == 1
-    registry = CollectorRegistry()
-    count_fallbacks(plan, registry)
     labels = {"level": "path", "subject": fallback.subject, "reason": fallback.reason}
-    assert registry.get_sample_value("dougong_fallback_total", labels) == 1
+    assert metrics.get_sample_value("dougong_fallback_total", labels) == 1
     with pytest.raises(ConfigError, match=r"--strict refuses .* path fallback: weights q8_0"):
         LLM(file, platform="cpu", strict=True)
 

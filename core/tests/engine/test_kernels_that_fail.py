@@ -105,10 +105,11 @@ def test_a_kernel_that_fails_at_some_token_counts_loses_those_alone(
     for name, reason in REASONS.items():
         assert told[name].startswith("failed at its first use: ")
         assert reason in told[name]
-        lines = [line for line in caplog.messages if "Starting anew without it" in line]
-        assert sum(name in line for line in lines) == 1
-    (fallback,) = plan.fallbacks  # few still serves linear, so that no op but the head fell back
-    assert (fallback.level, fallback.subject) == (FallbackLevel.OP, "op lm_head")
+        assert sum(reason in line for line in caplog.messages) == 1, "warned of once"
+    assert {(one.level, one.subject) for one in plan.fallbacks} == {
+        (FallbackLevel.OP, "op lm_head"),
+        (FallbackLevel.OP, "op linear of 17 and more tokens"),  # few still serves the others
+    }
     assert ran["ext/few"]
     assert sum(ran["ext/many"].values()) == 1, "what failed is not tried again"
     assert sum(ran["set_device 0"].values()) == 3, "each failure cost one start of the device"
@@ -172,8 +173,11 @@ def test_an_attention_backend_that_fails_makes_way_for_the_next(
 @pytest.mark.parametrize(
     ("wish", "insisted"),
     [
-        ({"attention_backend": "acme/flash"}, "--attention-backend acme/flash"),
-        ({"strict": True}, "--strict"),
+        (
+            {"attention_backend": "acme/flash"},
+            "It was asked for with --attention-backend acme/flash.",
+        ),
+        ({"strict": True}, "--strict refuses to go on without it."),
     ],
     ids=["asked for", "strict"],
 )
@@ -187,7 +191,7 @@ def test_an_attention_backend_that_somebody_insists_on_ends_the_start_with_its_r
     told = str(caught.value)
     assert "acme/flash failed at its first use: forward() raised RuntimeError" in told
     assert "the driver is too old" in told
-    assert f"It was asked for with {insisted}." in told
+    assert insisted in told
     assert sum(count_calls(tmp_path / "calls")["set_device 0"].values()) == 1
 
 

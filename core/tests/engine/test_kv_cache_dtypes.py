@@ -109,7 +109,7 @@ def test_backends_that_store_none_refuse_it_with_option_backend_and_alternatives
                        "--kv-cache-dtype", "fp8")  # fmt: skip
     told = capsys.readouterr().err
     assert code == 2
-    assert f"kv_cache_dtype={E4M3} (asked for)" in told
+    assert f"kv_cache_dtype={E4M3} (asked for as fp8)" in told
     assert f"acme/wide: KV dtype {E4M3}; takes bfloat16" in told
     assert "Instead: kv_cache_dtype=bfloat16." in told
     assert not [what for what in count_calls(counter) if what.startswith("set_device")]

@@ -28,7 +28,7 @@ FLASH = StubBackend(name="acme/flash")
 WHY = "libacme.so.7: cannot open shared object file"
 NEEDS_LIBRARY = """
 from dougong.contracts import AtLeast, Needs
-from dougong.ops import CustomOp, RMSNorm, register_kernel
+from dougong.ops import CustomOp, LayerNorm, register_kernel
 
 AcmeFlash.library = "acme-kernels"
 
@@ -58,8 +58,8 @@ def huge(token_ids, weight):
     raise AssertionError("its condition holds nowhere")
 
 
-@CustomOp.register_oot("rms_norm")
-class Norm(RMSNorm):
+@CustomOp.register_oot("layer_norm")
+class Norm(LayerNorm):
     def forward_oot(self, x):
         raise AssertionError("no Llama has this op")
 """
@@ -161,7 +161,7 @@ def test_what_is_registered_and_matches_nothing_is_told_and_is_no_fault(
         report = llm.report
     assert not [one for one in report.plan.fallbacks if "acme/huge" in one.reason]
     unmatched = {one.name: one.reason for one in report.plan.unmatched}
-    assert "this model has no op rms_norm" in unmatched["acme/Norm"]
+    assert "this model has no op layer_norm" in unmatched["acme/Norm"]
     assert unmatched["acme/huge"].startswith("vocab_size 288; takes at least 1048576")
     assert "acme/embedding" not in unmatched
     (line,) = (line for line in report.lines() if "of no use to this model" in line)

@@ -180,6 +180,97 @@ def test_an_option_that_would_change_it_is_refused_with_what_would_change(
     assert told in error
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--device-memory-utilization", "0.7"),
+        ("--dtype", "float32"),
+    ],
+    ids=lambda options: options[0],
+)
+def test_what_changes_nothing_that_runs_may_be_given_anew(
+    again: Again, options: tuple[str, str]
+) -> None:
+    assert again(ACME, *options)[0] == 0
+
+
+def test_a_size_of_the_cache_may_be_given_anew(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "plan.json")
+    common = ("--platform", "cpu")
+    assert run_command("explain", str(model), *common, "--save", path) == 0
+    monkeypatch.chdir(model.parent)
+    sizes = (("--num-kv-blocks", "50"), ("--kv-cache-memory-bytes", "10000000"))
+    for size in sizes:
+        arguments = ("the", "--model", model.name, "--plan", path, "--max-tokens", "2", *size)
+        assert run_command("generate", *arguments) == 0, capsys.readouterr().err
+    code = run_command(
+        "generate", "the", "--model", model.name, "--plan", path, "--max-num-seqs", "3"
+    )
+    assert code == 2
+    assert "max_num_seqs was " in capsys.readouterr().err
+
+
+def test_a_plan_whose_decisions_were_taken_out_is_refused(again: Again, plan: Path) -> None:
+    saved = json.loads(plan.read_text())
+    plan.write_text(json.dumps(saved | {"decisions": []}))
+    code, error = again(ACME)
+    assert code == 2
+    assert "max_model_len was none and is 256" in error
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"kernels_loaded": [""]},
+        {"choices": {"plan": "x.json"}},
+        {"choices": {"model": "other"}},
+        {"decisions": [{"field": "max_num_seqs", "value": "lots", "author": "", "reason": ""}]},
+    ],
+    ids=str,
+)
+def test_a_damaged_plan_is_refused_by_its_name_and_the_place(
+    again: Again,
+    plan: Path,
+    model: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: dict[str, Any],
+) -> None:
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | damage))
+    code, error = again(ACME)
+    assert code == 2
+    assert f"--plan {plan}: This saved plan has values that no plan has" in error
+    assert f"  - $.{next(iter(damage))}" in error
+    assert run_command("explain", str(model), "--platform", "cpu", "--diff", str(plan)) == 2
+    assert f"--diff {plan}: This saved plan has values" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000])
+def test_what_is_no_plan_at_all_is_refused_by_its_name(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    for option in ("--diff", "--plan"):
+        assert run_command("explain", str(model), "--platform", "cpu", option, str(path)) == 2
+        assert f"{option} {path}: This is no saved plan" in capsys.readouterr().err
+
+
+def test_another_config_under_the_same_name_is_seen_where_the_plan_is_the_same(
+    model: Path, tmp_path: Path, again: Again, plan: Path
+) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(model, kept)
+    try:
+        write_tiny_checkpoint(model, tiny_config(rms_norm_eps=0.5))
+        code, error = again(ACME)
+    finally:
+        shutil.copytree(kept, model, dirs_exist_ok=True)
+    assert code == 2
+    assert "digest of the config was sha256" in error
+
+
 def test_another_checkpoint_under_the_same_name_is_seen(
     model: Path, plan: Path, again: Again, tmp_path: Path
 ) -> None:

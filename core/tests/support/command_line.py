@@ -13,6 +13,7 @@ def run_command(*arguments: str) -> int:
     """Run a command line and return its exit code; the log is as before afterwards."""
     loggers = [logging.getLogger(name) for name in ("dougong", "dougong.engine.core")]
     before = [(logger.level, logger.handlers[:], logger.propagate) for logger in loggers]
+    loggers[0].handlers.clear()  # a program begins without any, whatever ran before in this process
     try:
         with pytest.raises(SystemExit) as stopped:
             command_line.main(arguments)

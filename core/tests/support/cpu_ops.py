@@ -10,7 +10,9 @@ from dougong.contracts import OpPiece, Registration
 from dougong.contracts.registration import marked_objects
 from dougong.cpu import kernels
 from dougong.cpu.platform import NATIVE_LIBRARY
-from dougong.ops import BindRequest, CustomOp, OpRegistry, bind_ops
+from dougong.ops import BindRequest, CustomOp
+from dougong.ops.binding import bind_ops
+from dougong.ops.registry import OpRegistry
 from tests.support.registrations import assignments
 
 REGISTRY = OpRegistry.from_registrations(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from dougong.attention import Attention, AttentionStep
+from dougong.attention import Attention, AttentionStep, need_of
 from dougong.contracts import (
     AttentionBackend,
     AttentionMetadataBuilder,
@@ -19,6 +19,7 @@ from dougong.contracts import (
     KVLayout,
 )
 from dougong.models import CausalLM
+from dougong.planner.attention_candidates import CacheTerms, request_of
 from dougong.reference import ReferenceAttentionBackend
 
 
@@ -184,7 +185,7 @@ class ModelHarness:
             block_size=self.block_size,
             sliding_window=layer.sliding_window,
         )
-        request = layer.request(dtype, kv, self.block_size)
+        request = request_of(need_of(layer), CacheTerms(dtype, kv, self.block_size))
         verdict = backend.supports(request)
         assert verdict, verdict.reason
         layout = backend.kv_layout(spec)

@@ -27,7 +27,8 @@ from dougong.contracts.rank_plan import NATIVE
 from dougong.cpu.platform import CpuPlatform
 from dougong.describe import AttentionNeed, OpSite
 from dougong.models.registry import ModelRegistry
-from dougong.ops import outline_ops
+from dougong.ops.assignments import SAMPLER_PREFIX
+from dougong.ops.outline import outline_ops
 from dougong.sampling import Sampler
 
 Implementations = Mapping[str, str | Sequence[OpPiece]]
@@ -61,7 +62,7 @@ class PlanOptions(TypedDict, total=False):
 def plan_for_model(model: nn.Module, **options: Unpack[PlanOptions]) -> RankPlan:
     """A plan for a built model, wherever it was built, and a sampler."""
     backends = options.get("backends") or load_backends(options.get("platform", CpuPlatform()))
-    sites = (*outline_ops(model), *outline_ops(Sampler(), "sampler."))
+    sites = (*outline_ops(model), *outline_ops(Sampler(), SAMPLER_PREFIX))
     return RankPlan(
         block_size=options.get("block_size", 16),
         attention=tuple(_attention(need, backends, options) for need in outline_attention(model)),

@@ -9,7 +9,9 @@ from torch import nn
 
 from dougong.contracts import OpAssignment, OpPiece, Registration
 from dougong.contracts.registration import marked_objects
-from dougong.ops import NATIVE, OpRegistry, outline_ops
+from dougong.ops import NATIVE
+from dougong.ops.outline import outline_ops
+from dougong.ops.registry import OpRegistry
 
 
 def registry(*targets: Any, distribution: str = "acme 1.0") -> OpRegistry:

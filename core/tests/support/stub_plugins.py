@@ -304,8 +304,9 @@ class StubRotary:
         return self._native(positions, q, k)
 """
 """Hooks of a wheel of ops, for every Llama: a class for ``fused_add_rms_norm``, a kernel for
-``rotary_embedding``, and a class for ``rms_norm``, which no Llama has. Each of them, and the core's
-own implementation of the first two, adds a line per call to the file in STUB_COUNTER."""
+``rotary_embedding``, and a class for ``rms_norm``, which the first one leaves no work. Each of
+them, and the core's own implementation of the first two, adds a line per call to the file in
+STUB_COUNTER."""
 
 
 def op_wheel(name: str = "stubops") -> Stub:

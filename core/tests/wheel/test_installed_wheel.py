@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+
+import pytest
 
 import dougong
 
@@ -69,3 +72,28 @@ def test_a_model_answers() -> None:
         "generate", "--model", "demo", "--chat", "Name one colour.", "--max-tokens", "4"
     )
     assert answer.strip()
+
+
+@pytest.fixture
+def acme(tmp_path: Path) -> Iterator[None]:
+    """A new plugin, installed as a stranger's wheel is."""
+    _dougong("plugin", "new", "acme", "--folder", str(tmp_path))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+    project = str(tmp_path / "dougong-acme")
+    subprocess.run([*pip, "install", "--no-deps", project], check=True)
+    yield
+    subprocess.run([*pip, "uninstall", "-y", "dougong-acme"], check=True)
+
+
+def test_a_new_plugin_is_found_tried_and_runs_a_model(acme: None, tmp_path: Path) -> None:
+    """As the plugin guide has it, one command after the other."""
+    assert "all_reduce" in _dougong("doctor", "--platform", "acme")
+    assert "acme/AcmeAddRMSNorm" in _dougong("explain", "demo", "--platform", "acme")
+    asked = ("generate", "--model", "demo", "The capital of France is", "--max-tokens", "8")
+    plain, own = (
+        json.loads(_dougong(*asked, "--json", "--dtype", "float32", "--platform", name))
+        for name in ("cpu", "acme")
+    )
+    assert own["token_ids"] == plain["token_ids"]
+    tests = str(tmp_path / "dougong-acme" / "tests")
+    subprocess.run([sys.executable, "-m", "pytest", "-q", tests], check=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dougong.attention.first_use import FirstUse, watched_builder, watched_impl
 from dougong.attention.layer import Attention, AttentionStep
 from dougong.attention.loading import load_backends
-from dougong.attention.outline import layers_by_index, outline_attention
+from dougong.attention.outline import layers_by_index, need_of, outline_attention
 from dougong.attention.paired import PairedBackend
-from dougong.attention.parts import Classified, check_attention_parts, make_builder, make_impl
+from dougong.attention.parts import check_attention_parts, make_builder, make_impl
+from dougong.ops.guard import Classified
 
 __all__ = [
     "Attention",
@@ -20,6 +21,7 @@ __all__ = [
     "load_backends",
     "make_builder",
     "make_impl",
+    "need_of",
     "outline_attention",
     "watched_builder",
     "watched_impl",

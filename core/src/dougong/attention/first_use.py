@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -15,27 +13,15 @@ from dougong.attention.paired import (
     with_each_builder,
     with_each_impl,
 )
-from dougong.attention.parts import Classified, attempt
+from dougong.attention.parts import attempt
 from dougong.contracts import AttentionImpl, AttentionMetadataBuilder, CommonAttentionMetadata
+from dougong.ops.guard import Guard
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class FirstUse:
-    """How calls are watched.
-
-    The device is synchronised before and after each, so that a late fault belongs to the call that
-    caused it.
-
-    Attributes:
-        synchronize: Waits for the device.
-        classified: Made around each call; turns a vendor's exceptions into `DeviceError` where they
-            are one.
-    """
-
-    synchronize: Callable[[], None]
-    classified: Classified = nullcontext
+class FirstUse(Guard):
+    """How calls are watched."""
 
     def call(self, name: str, what: str, call: Callable[[], T]) -> T:
         """What ``call`` returns.
@@ -44,15 +30,8 @@ class FirstUse:
             ImplementationError: It raised; the backend ``name`` and ``what`` it did are named.
             DeviceError: The device failed in another way than a kernel's fault.
         """
-        with self.classified():
-            self.synchronize()
-
-        def run() -> T:
-            result = call()
-            self.synchronize()
-            return result
-
-        return attempt(name, what, run, self.classified)
+        self.settle()
+        return attempt(name, what, lambda: self.run(call))
 
 
 def watched_impl(name: str, impl: AttentionImpl, first_use: FirstUse) -> AttentionImpl:

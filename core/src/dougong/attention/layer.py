@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dougong.contracts import AttentionImpl, AttentionRequest
+from dougong.contracts import AttentionImpl
 
 
 @dataclass(slots=True)
@@ -45,7 +45,17 @@ class Attention(nn.Module):
             empty: none yet.
         group_index: KV cache group whose metadata it reads.
         kv_cache: Its buffers, once the worker allocated them.
+        has_sinks: A learned logit per head joins the softmax. This and the next three are for
+            derived classes, which hand such things to their backends.
+        head_dim_v: Elements of a head of ``v``; ``None``: ``head_dim``.
+        kv_lora_rank: Of latent attention; ``None``: it is plain attention.
+        rope_head_dim: Rotated part of a latent head; ``None``: it is plain attention.
     """
+
+    has_sinks: bool = False
+    head_dim_v: int | None = None
+    kv_lora_rank: int | None = None
+    rope_head_dim: int | None = None
 
     def __init__(
         self,
@@ -69,19 +79,6 @@ class Attention(nn.Module):
         self.group_index = 0
         self.kv_cache: Sequence[torch.Tensor] = ()
         self._impl: AttentionImpl | None = None
-
-    def request(self, dtype: str, kv_dtype: str, block_size: int | None) -> AttentionRequest:
-        """What this layer asks of a backend that serves every phase."""
-        return AttentionRequest(
-            num_heads=self.num_heads,
-            num_kv_heads=self.num_kv_heads,
-            head_dim=self.head_dim,
-            dtype=dtype,
-            kv_dtype=kv_dtype,
-            block_size=block_size,
-            sliding_window=self.sliding_window,
-            soft_cap=self.soft_cap,
-        )
 
     @property
     def impl(self) -> AttentionImpl:

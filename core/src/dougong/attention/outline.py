@@ -22,7 +22,7 @@ def outline_attention(model: nn.Module) -> tuple[AttentionNeed, ...]:
     """
     kinds: dict[AttentionNeed, list[int]] = {}
     for index, layer in enumerate(layers_by_index(model)):
-        kinds.setdefault(_kind_of(layer), []).append(index)
+        kinds.setdefault(need_of(layer), []).append(index)
     return tuple(replace(kind, layer_indices=tuple(at)) for kind, at in kinds.items())
 
 
@@ -44,13 +44,17 @@ def layers_by_index(model: nn.Module) -> list[Attention]:
     return layers
 
 
-def _kind_of(layer: Attention) -> AttentionNeed:
-    """Equal for layers that are alike, so without an index."""
+def need_of(layer: Attention) -> AttentionNeed:
+    """What one layer asks, without its index: equal for layers that are alike."""
     return AttentionNeed(
         layer_indices=(),
         num_heads=layer.num_heads,
         num_kv_heads=layer.num_kv_heads,
         head_dim=layer.head_dim,
+        head_dim_v=layer.head_dim_v,
         sliding_window=layer.sliding_window,
         soft_cap=layer.soft_cap,
+        has_sinks=layer.has_sinks,
+        kv_lora_rank=layer.kv_lora_rank,
+        rope_head_dim=layer.rope_head_dim,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from dougong.attention.parts import Classified, make_builder, make_impl
+from dougong.attention.parts import make_builder, make_impl
 from dougong.attention.split_step import TokenRows, split_step
 from dougong.contracts import (
     AttentionBackend,
@@ -23,6 +23,7 @@ from dougong.contracts import (
     PluginError,
     Support,
 )
+from dougong.ops.guard import Classified
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class PairedPart:
 class PairedBuilder(AttentionMetadataBuilder):
     """Splits a step into sequences with one query token and the others, once for all layers.
 
-    A step of only one kind goes whole to the backend of that kind.
+    A step of only one kind goes whole to the backend of that kind; sequences without a query token
+    go to neither.
 
     Args:
         names: Of the backends, prefill first.
@@ -144,13 +146,10 @@ class PairedBackend(AttentionBackend):
 
     def supports(self, request: AttentionRequest) -> Support:
         """Each for its own phase."""
-        for backend, phase in (
-            (self._prefill, AttentionPhase.PREFILL),
-            (self._decode, AttentionPhase.DECODE),
-        ):
-            verdict = backend.supports(replace(request, phase=phase))
+        for backend, own in self._each_with_its_phase(request):
+            verdict = backend.supports(own)
             if not verdict:
-                return Support.no(f"{phase} by {backend.name}: {verdict.reason}")
+                return Support.no(f"{own.phase} by {backend.name}: {verdict.reason}")
         return Support.yes()
 
     def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
@@ -171,11 +170,8 @@ class PairedBackend(AttentionBackend):
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         """One layer of each."""
         prefill, decode = (
-            make_impl(backend, replace(request, phase=phase), scale, self._classified)
-            for backend, phase in (
-                (self._prefill, AttentionPhase.PREFILL),
-                (self._decode, AttentionPhase.DECODE),
-            )
+            make_impl(backend, own, scale, self._classified)
+            for backend, own in self._each_with_its_phase(request)
         )
         return PairedAttentionImpl(self._names, prefill, decode)
 
@@ -191,9 +187,16 @@ class PairedBackend(AttentionBackend):
 
     def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
         """Of both: what either keeps stays while the other computes."""
-        return self._prefill.workspace_bytes(request, max_num_tokens) + (
-            self._decode.workspace_bytes(request, max_num_tokens)
+        return sum(
+            backend.workspace_bytes(own, max_num_tokens)
+            for backend, own in self._each_with_its_phase(request)
         )
+
+    def _each_with_its_phase(
+        self, request: AttentionRequest
+    ) -> Iterator[tuple[AttentionBackend, AttentionRequest]]:
+        yield self._prefill, replace(request, phase=AttentionPhase.PREFILL)
+        yield self._decode, replace(request, phase=AttentionPhase.DECODE)
 
 
 def with_each_builder(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TypeVar
 
 import torch
@@ -19,10 +19,10 @@ from dougong.contracts import (
     PluginError,
 )
 from dougong.ops.failures import blames_implementation, reason_of
+from dougong.ops.guard import Classified
 from dougong.platforms.contract_check import check_class
 
 T = TypeVar("T")
-Classified = Callable[[], AbstractContextManager[None]]
 
 _NOT_MADE = object()  # None would be an answer, and a wrong one
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -28,35 +28,43 @@ class StepPart:
 
 
 def split_step(common: CommonAttentionMetadata) -> tuple[StepPart, ...]:
-    """The parts of a step. One of a single kind is one part, with ``common`` itself.
+    """The parts of a step, the others before those with one token; of a single kind, one part, with
+    ``common`` itself; where all have one token, its ``max_query_len`` is 1.
 
-    Sequences without a query token, which padding makes, go with the others. Counts come from the
-    host's copies and places are computed on the device, so nothing waits for it.
+    Sequences without a query token, which padding makes, are in no part: nobody computes them. The
+    lengths alone decide, since ``max_query_len`` may be a bound. Counts come from the host's copies
+    and places are computed on the device, so nothing waits for it.
     """
     ends = common.num_reqs + 1
-    lens = common.cu_seqlens_q_cpu[:ends].diff()
-    is_decode = lens == 1
-    num_decodes = int(is_decode.sum())
-    if num_decodes == 0 or common.max_query_len == 1:
-        return (StepPart(num_decodes > 0, None, common),)
+    kinds = _kinds(common.cu_seqlens_q_cpu[:ends].diff())
+    num_idle, num_others, num_decodes = torch.bincount(kinds, minlength=3).tolist()
+    if num_idle == 0 and (num_others == 0) != (num_decodes == 0):
+        if num_others == 0 and common.max_query_len != 1:
+            common = replace(common, max_query_len=1)
+        return (StepPart(num_others == 0, None, common),)
     lens_there = common.cu_seqlens_q[:ends].diff()
-    is_decode_there = lens_there == 1
-    of_tokens = is_decode_there.repeat_interleave(lens_there, output_size=common.num_tokens)
-    # Stable, so each kind keeps its order, here and there alike; the others come first.
+    kinds_there = _kinds(lens_there)
+    kind_of_token = kinds_there.repeat_interleave(lens_there, output_size=common.num_tokens)
+    # Stable, so each kind keeps its order, here and there alike.
     seqs, seqs_there, tokens = (
-        flags.to(torch.uint8).argsort(stable=True)
-        for flags in (is_decode, is_decode_there, of_tokens)
+        of.argsort(stable=True) for of in (kinds, kinds_there, kind_of_token)
     )
-    num_others = common.num_reqs - num_decodes
+    first_decode = num_idle + num_others
     parts = []
-    for kind, first, last, rows in (
-        (False, 0, num_others, tokens[: common.num_tokens - num_decodes]),
-        (True, num_others, common.num_reqs, tokens[common.num_tokens - num_decodes :]),
+    for is_decode, of, rows in (
+        (False, slice(num_idle, first_decode), tokens[: common.num_tokens - num_decodes]),
+        (True, slice(first_decode, None), tokens[common.num_tokens - num_decodes :]),
     ):
-        here, there = seqs[first:last], seqs_there[first:last]
-        at = _together(common, here, len(rows))
-        parts.append(_part(common, kind, here, there, rows if at is None else at))
+        here, there = seqs[of], seqs_there[of]
+        if len(here):
+            at = _together(common, here, len(rows))
+            parts.append(_part(common, is_decode, here, there, rows if at is None else at))
     return tuple(parts)
+
+
+def _kinds(lens: torch.Tensor) -> torch.Tensor:
+    """0: no query token; 1: several; 2: one."""
+    return (lens > 1) + 2 * (lens == 1)
 
 
 def _together(common: CommonAttentionMetadata, seqs: torch.Tensor, num_rows: int) -> slice | None:
@@ -87,7 +95,7 @@ def _part(
         CommonAttentionMetadata(
             num_reqs=len(seqs),
             num_tokens=int(starts[-1]),
-            max_query_len=1 if is_decode else common.max_query_len,
+            max_query_len=1 if is_decode else int(starts.diff().max()),
             max_seq_len=int(seq_lens.max()),
             cu_seqlens_q=starts_there,
             cu_seqlens_q_cpu=starts,

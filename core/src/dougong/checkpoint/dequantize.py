@@ -39,6 +39,14 @@ def is_readable(storage_format: str) -> bool:
     return True
 
 
+def readable_formats() -> tuple[str, ...]:
+    """Every quantized format that `dequantize_into` knows."""
+    from gguf.constants import GGMLQuantizationType
+
+    names = (one.name for one in GGMLQuantizationType)
+    return tuple(name for name in names if name not in _FLOATS and is_readable(name))
+
+
 def dequantize_into(raw: torch.Tensor, storage_format: str, out: torch.Tensor) -> None:
     """Convert whole blocks.
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
-from dougong.errors import DeviceError, DougongError, PluginError
-from dougong.platforms import Handover, LoadedPlatform, check_runtime, hand_over, join_parent
-from dougong.platforms.short_lived import ChildFailed, answer_parent, ask_child
+from dougong.platforms import LoadedPlatform, check_runtime
+from dougong.platforms.device_questions import answer_about_device, ask_about_device
 
 _TIMEOUT_S = 120.0
 
@@ -19,41 +15,16 @@ def ask_bandwidth(loaded: LoadedPlatform, index: int) -> float:
         DeviceError: The device failed.
         PluginError: The platform's runtime did.
     """
-    question = {"handover": asdict(hand_over(loaded)), "device_index": index}
-    wheel = loaded.selection.row.wheel
-    try:
-        answer = ask_child(__name__, question, _TIMEOUT_S)
-    except ChildFailed as failed:
-        raise PluginError(
-            f"{wheel}: memory bandwidth of device {index} could not be measured: {failed.reason}"
-        ) from failed
-    if answer["device_error"]:
-        raise DeviceError(answer["device_error"], device_index=index)
-    if answer["failure"]:
-        raise PluginError(
-            f"{wheel}: memory bandwidth of device {index} could not be measured: "
-            f"{answer['failure']}",
-            plugin=loaded.selection.row.name,
-        )
-    return float(answer["bytes_per_second"])
+    what = f"measuring the memory bandwidth of device {index}"
+    found = ask_about_device(loaded, index, module=__name__, what=what, timeout_s=_TIMEOUT_S)
+    return float(found)
 
 
-def _answer(question: Any) -> object:
-    answer: dict[str, Any] = {"device_error": "", "failure": ""}
-    try:
-        loaded = join_parent(Handover.from_json(question["handover"]))
-        runtime = check_runtime(loaded.platform, loaded.selection.row)
-        from dougong.reference.bandwidth import measure_bandwidth
+def _measure(loaded: LoadedPlatform, index: int) -> float:
+    from dougong.reference.bandwidth import measure_bandwidth
 
-        measured = measure_bandwidth(runtime, question["device_index"])
-    except DeviceError as error:
-        return answer | {"device_error": str(error)}
-    except DougongError as error:
-        return answer | {"failure": str(error)}
-    except Exception as exc:  # noqa: BLE001 - third-party code; the reason is kept and shown
-        return answer | {"failure": f"{type(exc).__name__}: {exc}"}
-    return answer | {"bytes_per_second": measured}
+    return measure_bandwidth(check_runtime(loaded.platform, loaded.selection.row), index)
 
 
 if __name__ == "__main__":
-    answer_parent(_answer)
+    answer_about_device(_measure)

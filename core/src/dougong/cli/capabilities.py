@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from dougong.contracts import AttentionBackend, Claims
-    from dougong.describe import CapabilityFile, DeclaredAttention
+    from dougong.describe import CapabilityFile
     from dougong.platforms import LoadedPlatform
 
 app = typer.Typer()
@@ -30,7 +29,8 @@ def capabilities(
     ] = False,
     is_json: Annotated[bool, typer.Option("--json", help="Print the capability file.")] = False,
     save: Annotated[
-        Path | None, typer.Option(help="Write the capability file.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Write the capability file, never over another file.", metavar="FILE"),
     ] = None,
 ) -> None:
     """Tell what the device of a platform can do, and what the platform offers for it.
@@ -38,9 +38,15 @@ def capabilities(
     With --json or --save as a capability file, from which `dougong explain --capabilities FILE`
     makes the plan of this device on any machine.
     """
+    from dougong.cli.new_file import check_new_file
     from dougong.describe import capability_json, write_capability_file
     from dougong.platforms import open_present_platform
 
+    check_new_file(
+        save,
+        kept="a description that somebody may plan with",
+        instead="plan with it: dougong explain MODEL --capabilities " + str(save),
+    )
     loaded = open_present_platform(platform, devices)
     found = describe_platform(loaded, is_measuring=is_measuring)
     if save is not None:
@@ -62,55 +68,47 @@ def describe_platform(loaded: LoadedPlatform, *, is_measuring: bool) -> Capabili
         DeviceError: The device does not answer.
         PluginError: A query raised or answered something else than it had promised.
     """
-    from dougong.attention import load_backends
     from dougong.cli.bandwidth_check import ask_bandwidth
+    from dougong.cli.capabilities_attention import declare_attention
     from dougong.describe import CapabilityFile
-    from dougong.ops import OpRegistry
-    from dougong.platforms import read_capabilities, read_kernels
+    from dougong.engine.candidates import candidates_of, condition_environment
+    from dougong.engine.platform_answers import capabilities_of
+    from dougong.platforms import read_kernels
 
     index = loaded.selection.device_indices[0]
-    found = read_capabilities(loaded, index)
-    facts = found.facts
+    asked = capabilities_of(loaded, index)
+    offered = candidates_of(loaded.platform, loaded.registrations, asked, None)
+    facts = asked.facts
     if is_measuring:
         facts = replace(facts, memory_bandwidth=ask_bandwidth(loaded, index))
-    return CapabilityFile(
+    named = sorted({name for op in offered.ops for name, _ in op.when.env})
+    values = condition_environment(offered.ops)
+    file = CapabilityFile(
         platform=loaded.platform.name,
         wheel=loaded.selection.row.wheel,
-        claims=found.claims,
+        claims=asked.claims,
         facts=facts,
         kernels=read_kernels(loaded, index),
-        attention={
-            name: _declared(backend, found.claims, loaded)
-            for name, backend in load_backends(loaded.platform).items()
-        },
-        ops=OpRegistry.from_registrations(loaded.registrations).candidates(),
-        quantization=tuple(loaded.platform.get_supported_quantization()),
+        attention=declare_attention(offered.attention, asked.claims, loaded.platform.name),
+        ops=offered.ops,
+        quantization=offered.quantization,
+        environment={name: values.get(name) for name in named},
     )
+    _check_readable(file, loaded)
+    return file
 
 
-def _declared(
-    backend: AttentionBackend, claims: Claims, loaded: LoadedPlatform
-) -> DeclaredAttention:
-    """What of a backend fits into a file; its layout's name is that of a layer it could serve."""
-    from dougong.contracts import KVCacheSpec, PluginError
-    from dougong.describe import DeclaredAttention
+def _check_readable(file: CapabilityFile, loaded: LoadedPlatform) -> None:
+    """What `explain` would refuse in a file is refused here, where its author is known."""
+    from dougong.describe import capability_json, parse_capabilities
+    from dougong.errors import ConfigError, PluginError
 
-    limits = backend.limits
-    if limits is None:
-        return DeclaredAttention(library=backend.library)
-    kv_dtypes = [dtype for dtype in claims.kv_dtypes if dtype in (limits.kv_dtypes or (dtype,))]
-    spec = KVCacheSpec(
-        num_kv_heads=8,
-        head_dim=min(limits.head_sizes, default=limits.head_size_multiple),
-        dtype=next(iter(kv_dtypes), claims.kv_dtypes[0]),
-        block_size=(limits.block_sizes or claims.kv_block_sizes)[0],
-    )
     try:
-        layout = backend.kv_layout(spec)
-    except Exception as exc:
+        parse_capabilities(capability_json(file))
+    except ConfigError as error:
+        problems = "".join(f"\n  - {problem}" for problem in error.problems)
         raise PluginError(
-            f"{loaded.selection.row.wheel}: kv_layout of attention backend {backend.name} raised "
-            f"{type(exc).__name__}: {exc} (asked for {spec})",
+            f"{loaded.selection.row.wheel} answers with what no file of capabilities can have; "
+            f"report this to its vendor:{problems}",
             plugin=loaded.selection.row.name,
-        ) from exc
-    return DeclaredAttention(limits=limits, library=backend.library, layout=layout.name)
+        ) from error

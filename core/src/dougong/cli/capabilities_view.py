@@ -36,6 +36,9 @@ def print_capabilities(found: CapabilityFile, reasons: Sequence[str]) -> None:
         console.print(_ops(found))
     if found.quantization:
         console.print(_quantization(found))
+    if found.environment:
+        rows = ((name, value or "not set") for name, value in found.environment.items())
+        console.print(_pairs("Environment that conditions ask for", rows))
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -119,10 +122,12 @@ def _kernels(found: CapabilityFile) -> Table:
 
 
 def _attention(found: CapabilityFile) -> Table:
-    table = _table("Attention backends, preferred first", "name", "takes", "library")
+    table = _table("Attention backends, preferred first", "name", "takes", "KV layout", "library")
     for name, declared in found.attention.items():
         takes = "; ".join(_takes(declared.limits)) if declared.limits else "only itself can say"
-        table.add_row(escape(name), escape(takes), escape(declared.library or ""))
+        layouts = ", ".join(dict.fromkeys(one.name for one in declared.layouts))
+        texts = (name, takes, layouts or "only itself can say", declared.library or "")
+        table.add_row(*map(escape, texts))
     return table
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dougong.cli.engine_options import with_engine_options
+from dougong.cli.new_file import check_new_file
 from dougong.config.args import EngineArgs
 from dougong.errors import ConfigError
 
@@ -66,7 +67,9 @@ def explain(
     if diff is not None and is_ops:
         raise ConfigError("--diff and --ops show different things. Give one of them.")
     args = replace(args, model=_model(context, args.model, reference))
-    _check_free(save)
+    check_new_file(
+        save, kept="a plan that somebody may insist on", instead=f"look at --diff {save}"
+    )
     quiet_planning(is_verbose)
     plan = _plan(args, capabilities)
     if save is not None:
@@ -123,19 +126,6 @@ def _show_difference(args: EngineArgs, plan: ExecutionPlan, other: str, *, is_js
         print(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False))
     else:
         print_comparison(comparison)
-
-
-def _check_free(save: Path | None) -> None:
-    """Refuse before planning what could not be written after it."""
-    if save is None:
-        return
-    if save.exists():
-        raise ConfigError(
-            f"--save {save}: the file exists, and a plan that somebody may insist on is never "
-            f"written over. Delete it, name another file, or look at --diff {save}."
-        )
-    if not save.absolute().parent.is_dir():
-        raise ConfigError(f"--save {save}: there is no folder {save.absolute().parent}.")
 
 
 def _write(file: Path, plan: ExecutionPlan) -> None:

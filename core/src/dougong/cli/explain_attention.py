@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from rich.tree import Tree
 
-from dougong.cli.explain_text import counted, entry, line, ranges, size
+from dougong.cli.explain_text import counted, entry, line, size
 from dougong.config.decision import CORE, USER
 from dougong.contracts import AttentionPhase, AttentionRequest, KVBuffer, KVLayout
 from dougong.planner import AttentionPlan, ExecutionPlan, KVCachePlanned
+from dougong.planner.number_ranges import number_ranges
 
 
 def attention_tree(plan: ExecutionPlan) -> Tree:
@@ -49,7 +50,7 @@ def _add_kind(tree: Tree, kind: AttentionPlan) -> None:
     noun = "layer" if len(one.layer_indices) == 1 else "layers"
     branch = tree.add(
         line(
-            (f"{noun} {ranges(one.layer_indices)}: ", "bold"),
+            (f"{noun} {number_ranges(one.layer_indices)}: ", "bold"),
             (_backends(kind), "green"),
             f", {_author(kind.author)}",
         )

@@ -95,7 +95,7 @@ def _other(name: str, plan: Planner) -> tuple[str, ExecutionPlan]:
     if file.is_file():
         text = _read(file)
         if not _is_capability_file(text):
-            return "saved plan", plan_from_json(text)
+            return "saved plan", _saved(name, text)
         changes: dict[str, Any] = {"platform": None, "devices": None, "plan": None}
         return "capability file", _planned(name, lambda: plan(changes, file))
     if file.suffix or os.sep in name:
@@ -121,10 +121,18 @@ def _read(file: Path) -> str:
         raise ConfigError(f"--diff {file} cannot be read: {error}.") from error
 
 
+def _saved(name: str, text: str) -> ExecutionPlan:
+    try:
+        return plan_from_json(text)
+    except ConfigError as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigError(f"--diff {name}: {first}", error.problems) from error
+
+
 def _is_capability_file(text: str) -> bool:
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # whose reader says more of it
         return False
     return isinstance(content, dict) and content.get("format") == FORMAT
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from rich.tree import Tree
 
-from dougong.cli.explain_text import Hanging, counted, entry, line, places
+from dougong.cli.explain_text import Hanging, entry, line, places
 from dougong.config.decision import USER
 from dougong.contracts import OpPiece
 from dougong.contracts.rank_plan import NATIVE
 from dougong.planner import ExecutionPlan, OpPlan
+from dougong.planner.op_pieces import describe_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Way:
     @property
     def text(self) -> str:
         """What runs."""
-        return f"done inside {self.inside}" if self.inside else pieces_text(self.pieces)
+        return f"done inside {self.inside}" if self.inside else describe_pieces(self.pieces)
 
     @property
     def author_text(self) -> str:
@@ -79,18 +80,6 @@ def ways_of(ops: Iterable[OpPlan]) -> list[Way]:
         found.setdefault(kind, []).extend(op.assignment.paths)
     ways = [Way(*kind, tuple(paths)) for kind, paths in found.items()]
     return sorted(ways, key=lambda way: -len(way.paths))
-
-
-def pieces_text(pieces: Sequence[OpPiece]) -> str:
-    """What runs, with the token counts it runs for."""
-    texts, is_bounded = [], False
-    for piece in pieces:
-        if piece.up_to is not None:
-            texts.append(f"{piece.implementation} up to {counted(piece.up_to, 'token')}")
-            is_bounded = True
-        else:
-            texts.append(f"{piece.implementation} above" if is_bounded else piece.implementation)
-    return ", ".join(texts)
 
 
 def origins_text(plan: ExecutionPlan, pieces: Iterable[OpPiece]) -> str:

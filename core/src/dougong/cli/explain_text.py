@@ -1,13 +1,14 @@
-"""Pieces of the tree that ``dougong explain`` prints: lines that wrap, sizes, ranges, places."""
+"""Pieces of the tree that ``dougong explain`` prints: lines that wrap, sizes, places."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
+
+from dougong.planner.number_ranges import number_ranges
 
 _INDENT = 2
 _LEAST_WIDTH = 16
@@ -59,14 +60,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """``0-2,5`` for 0, 1, 2 and 5."""
-    ordered = sorted(set(numbers))
-    ends = [i + 1 for i, (a, b) in enumerate(pairwise(ordered)) if b != a + 1]
-    runs = [ordered[i:j] for i, j in pairwise([0, *ends, len(ordered)])]
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs if run)
-
-
 def places(paths: Sequence[str]) -> str:
     """Module paths, those that differ in a layer's number or in the last name together.
 
@@ -86,7 +79,7 @@ def _compact(paths: Sequence[str], *, is_below: bool = False) -> Iterator[str]:
             numbers_of.setdefault((head, rest), []).append(number)
     rests_of: dict[tuple[str, str], list[str]] = {}
     for (head, rest), numbers in numbers_of.items():
-        rests_of.setdefault((head, ranges(numbers)), []).append(rest)
+        rests_of.setdefault((head, number_ranges(numbers)), []).append(rest)
     yield from _with_alternatives(plain, is_below=is_below)
     for (head, shown), rests in rests_of.items():
         for rest in _compact(rests, is_below=True):

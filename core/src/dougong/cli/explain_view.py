@@ -66,6 +66,10 @@ def plan_tree(plan: ExecutionPlan, *, is_verbose: bool = False) -> Tree:
             _unmatched(plan.unmatched),
         )
     )
+    if plan.notes:
+        notes = tree.add(entry("notes:", str(len(plan.notes))))
+        for note in plan.notes:
+            notes.add(line(note))
     return tree
 
 

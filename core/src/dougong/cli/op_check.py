@@ -16,7 +16,8 @@ from dougong.platforms import LoadedPlatform
 if TYPE_CHECKING:
     import torch
 
-    from dougong.ops import CustomOp, OpRegistry
+    from dougong.ops import CustomOp
+    from dougong.ops.registry import OpRegistry
 
 _SIZE = 64
 _EPS = 1e-6
@@ -49,7 +50,8 @@ def check_op(
     """
     import torch
 
-    from dougong.ops import OpRegistry, bind_ops
+    from dougong.ops.binding import bind_ops
+    from dougong.ops.registry import OpRegistry
 
     arch = next(found.arch for found in loaded.selection.devices if found.index == index)
     claims = loaded.platform.claims(arch)

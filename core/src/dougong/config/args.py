@@ -179,21 +179,46 @@ class EngineArgs:
 
     def _type_problems(self) -> Iterator[str]:
         for name, hint in {"model": str, **get_type_hints(EngineOptions)}.items():
-            value, expected = getattr(self, name), _expected(hint)
-            if value is None and name != "model":
-                continue
-            is_bool_for_number = isinstance(value, bool) and bool not in expected
-            if is_bool_for_number or not isinstance(value, expected):
-                given = f"{value!r}, a {type(value).__name__}"
-                yield f"{name}={given}; it takes {_NOUNS[expected[0]]}."
-            elif isinstance(value, list | tuple):
-                for one in value:
-                    if not isinstance(one, str) or not one.strip():
-                        yield f"{name} has {one!r} in it; each of them is a text (str)."
-            elif isinstance(value, str) and not value.strip():
-                yield f"{name}={value!r} is empty; give a value, or leave the option out."
+            value = getattr(self, name)
+            if value is not None or name == "model":
+                yield from _problems_of(name, value, _expected(hint))
 
 
+def saved_value_problem(name: str, value: Any) -> str:
+    """Why a value cannot be one of an option, as it was written down; empty: it can.
+
+    Several texts are written as one, with commas. Of a name that is no option every plain value is
+    taken.
+    """
+    hint = get_type_hints(EngineOptions).get(name)
+    if value is None:
+        return ""
+    if hint is None:
+        parts = value if isinstance(value, list | tuple) else (value,)
+        is_plain = all(part is None or isinstance(part, str | int | float) for part in parts)
+        return "" if is_plain else f"{name} is a {type(value).__name__}, which is no plain value."
+    expected = _expected(hint)
+    if name == "op" and isinstance(value, list | tuple | str):
+        expected = (str, tuple, list)
+    return next(_problems_of(name, value, expected), "")
+
+
+def _problems_of(name: str, value: Any, expected: tuple[type, ...]) -> Iterator[str]:
+    is_bool_for_number = isinstance(value, bool) and bool not in expected
+    if is_bool_for_number or not isinstance(value, expected):
+        shown = (
+            repr(value) if len(repr(value)) <= _MOST_SHOWN else f"{repr(value)[:_MOST_SHOWN]}..."
+        )
+        yield f"{name}={shown}, a {type(value).__name__}; it takes {_NOUNS[expected[0]]}."
+    elif isinstance(value, list | tuple):
+        for one in value:
+            if not isinstance(one, str) or not one.strip():
+                yield f"{name} has {one!r} in it; each of them is a text (str)."
+    elif isinstance(value, str) and not value.strip():
+        yield f"{name}={value!r} is empty; give a value, or leave the option out."
+
+
+_MOST_SHOWN = 100
 _NO_CHOICES = frozenset({"model", "plan"})
 _NOUNS: Mapping[type, str] = {
     str: "a text (str)", int: "a whole number (int)", float: "a number (float)",

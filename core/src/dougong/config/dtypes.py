@@ -24,8 +24,9 @@ def resolve_dtype(wishes: Wishes, stored: str, claims: Claims, platform: str) ->
         platform: Name, for the reasons.
     """
     author = platform_author(platform)
-    if wishes.get("dtype", str) is not None:
-        return _resolve_asked(wishes, "dtype", claims.dtypes, platform)
+    asked = _resolve_asked(wishes, "dtype", claims.dtypes, platform)
+    if asked is not None:
+        return asked
     if stored in claims.dtypes:
         wishes.settle("dtype", stored, CHECKPOINT, "dtype of the checkpoint", is_default=True)
         return stored
@@ -40,8 +41,9 @@ def resolve_dtype(wishes: Wishes, stored: str, claims: Claims, platform: str) ->
 
 def resolve_kv_dtype(wishes: Wishes, compute: str, claims: Claims, platform: str) -> str:
     """Dtype of the stored KV cache: as computed where the device can store that."""
-    if wishes.get("kv_cache_dtype", str) is not None:
-        return _resolve_asked(wishes, "kv_cache_dtype", claims.kv_dtypes, platform)
+    asked = _resolve_asked(wishes, "kv_cache_dtype", claims.kv_dtypes, platform)
+    if asked is not None:
+        return asked
     author = platform_author(platform)
     if compute in claims.kv_dtypes:
         wishes.settle(
@@ -55,24 +57,34 @@ def resolve_kv_dtype(wishes: Wishes, compute: str, claims: Claims, platform: str
     return chosen
 
 
-def _resolve_asked(wishes: Wishes, name: str, claimed: tuple[str, ...], platform: str) -> str:
-    asked = wishes.get(name, str) or ""
-    dtype = _SHORT_NAMES.get(asked, asked)
+def canonical_dtype(name: str) -> str:
+    """A dtype's full name, whichever way it was written."""
+    return _SHORT_NAMES.get(name, name)
+
+
+def _resolve_asked(
+    wishes: Wishes, name: str, claimed: tuple[str, ...], platform: str
+) -> str | None:
+    """What was asked for; ``None``: nothing, or nothing that is a dtype."""
+    asked = wishes.get(name, str)
+    if asked is None:
+        return None
+    dtype = canonical_dtype(asked)
     if not _is_known(dtype):
         wishes.refuse(
             f"{name}={asked} is not a dtype. Platform {platform} takes {', '.join(claimed)}.",
             of=name,
         )
-    else:
-        if dtype not in claimed:
-            wishes.doubt(
-                f"{name}={asked} is not supported by platform {platform} on this device, which "
-                f"takes {', '.join(claimed)}. Use one of those, or leave {name} unset.",
-                of=name,
-            )
-        wishes.settle_asked(name, dtype)
-        return dtype
-    return claimed[0]
+        wishes.drop(name)
+        return None
+    if dtype not in claimed:
+        wishes.doubt(
+            f"{name}={asked} is not supported by platform {platform} on this device, which "
+            f"takes {', '.join(claimed)}. Use one of those, or leave {name} unset.",
+            of=name,
+        )
+    wishes.settle_asked(name, dtype)
+    return dtype
 
 
 def _is_known(dtype: str) -> bool:

@@ -37,6 +37,7 @@ def resolve_memory(wishes: Wishes, facts: DeviceFacts) -> MemoryConfig:
             "(0.9: nine tenths of the limit).",
             of=name,
         )
+        utilization = share
     memory = MemoryConfig(
         machine_bytes=facts.memory_total_bytes,
         quota_bytes=facts.memory_quota_bytes,
@@ -57,11 +58,12 @@ def _drop_preferred_share(wishes: Wishes) -> str:
     return f"; {wish.author} would have {wish.value} ({wish.reason})"
 
 
-def check_kv_fits(
+def kv_fits(
     wishes: Wishes, memory: MemoryConfig, model: ModelConfig, *, weight_bytes: int, kv_bytes: int
-) -> None:
-    """Refuse an explicit KV cache above the budget, with the numbers; weights above it are a doubt,
-    so that planning goes on and finds what else is wrong.
+) -> bool:
+    """Whether an explicit KV cache stays inside the budget; if not it is refused, with the numbers.
+
+    Weights above the budget are a doubt, whatever the size of the cache.
 
     Args:
         wishes: Both are noted there.
@@ -87,6 +89,8 @@ def check_kv_fits(
             "unset.",
             of="num_kv_blocks",
         )
+        return False
+    return True
 
 
 def describe_limit(memory: MemoryConfig) -> str:

@@ -29,7 +29,7 @@ class OpSwitches:
 
 
 def parse_op_switches(
-    custom_ops: str | None, implementations: Collection[str], known: Collection[str]
+    custom_ops: str | None, implementations: Collection[str], known: Collection[str] | None
 ) -> OpSwitches:
     """Read both options.
 
@@ -39,7 +39,7 @@ def parse_op_switches(
     Args:
         custom_ops: Value of ``--custom-ops``; ``None``: not given.
         implementations: Values of ``--op``.
-        known: Every op there is, plugins' own included.
+        known: Every op there is, plugins' own included; ``None``: names were checked before.
 
     Raises:
         ConfigError: Unknown ops (with the known ones), contradictions and malformed entries; all of
@@ -57,9 +57,10 @@ def parse_op_switches(
         *_malformed(entries, signed, implementations),
         *_chosen_twice(named),
         *_contradictions(entries, required, off, chosen),
-        *_unknown(required | off, "--custom-ops", known),
-        *_unknown(chosen, "--op", known),
     ]
+    if known is not None:
+        problems += _unknown(required | off, "--custom-ops", known)
+        problems += _unknown(chosen, "--op", known)
     if problems:
         raise ConfigError("The choice of op implementations cannot be read:", tuple(problems))
     return OpSwitches(

@@ -1,20 +1,20 @@
 """From wishes, model, capabilities and a platform's proposals to one configuration and its reasons.
 
-Pure: the same arguments give the same answer. Explicit values are obeyed or refused; every problem
-found is in the one error, or left to planning, which adds the candidates' own reasons.
+Pure: the same arguments give the same answer. Explicit values are obeyed or refused; a refusal is
+told after planning, with the candidates' own reasons, so there is a configuration all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dougong.config.args import EngineArgs
 from dougong.config.decision import CHECKPOINT, CORE, USER, Decision, platform_author
 from dougong.config.dtypes import resolve_dtype, resolve_kv_dtype
 from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan
-from dougong.config.memory import check_kv_fits, resolve_memory
+from dougong.config.memory import kv_fits, resolve_memory
 from dougong.config.model import ModelConfig
 from dougong.config.scheduler import SchedulerConfig
 from dougong.config.step_size import (
@@ -43,9 +43,9 @@ class Resolution:
     Attributes:
         config: Every value settled but the number of KV blocks.
         decisions: One per option, in the order they were taken.
-        problems: What the user asked for and the device does not claim, and weights that it cannot
-            hold, one sentence each. With any of them nothing may start; they do not keep others
-            from giving their reasons.
+        problems: What the user asked for and cannot have, one sentence each. With any of them
+            nothing may start; ``config`` has something in the place of what nobody could plan with,
+            so that they do not keep others from giving their reasons.
     """
 
     config: EngineConfig
@@ -93,13 +93,11 @@ def resolve(
         changes: What the platform proposes, from `Platform.check_and_update_config`.
 
     Raises:
-        ConfigError: Something cannot work whoever computes; all problems together.
         PluginError: A proposal is malformed, or its value cannot work.
     """
     wishes = Wishes.of_user(args)
     wishes.apply_changes(platform, changes)
     _check_ranges(wishes)
-    wishes.check()  # the rules below count with these values
     claims = capabilities.claims
     dtype = resolve_dtype(wishes, model.dtype, claims, platform)
     kv_dtype = resolve_kv_dtype(wishes, dtype, claims, platform)
@@ -117,7 +115,8 @@ def resolve(
     kv_bytes = kv_cache.asked_bytes or 0
     if kv_cache.asked_blocks is not None:
         kv_bytes = kv_cache.asked_blocks * kv_cache.block_size * kv_token_bytes
-    check_kv_fits(wishes, memory, model, weight_bytes=weight_bytes, kv_bytes=kv_bytes)
+    if not kv_fits(wishes, memory, model, weight_bytes=weight_bytes, kv_bytes=kv_bytes):
+        kv_cache = replace(kv_cache, asked_blocks=None, asked_bytes=None, asked_by="")
     max_model_len = _resolve_max_model_len(wishes, model)
     numbers = StepNumbers(
         free_bytes=max(0, memory.budget_bytes - weight_bytes),
@@ -129,16 +128,16 @@ def resolve(
     )
     scheduler = _resolve_scheduler(wishes, model, numbers)
     wishes.check()
-    assert scheduler is not None, "where there is none a problem was noted"
     config = EngineConfig(
         model=model,
         compute=compute,
         memory=memory,
         kv_cache=kv_cache,
         scheduler=scheduler,
-        explicit=args.explicit,
+        explicit=args.explicit - wishes.dropped,
     )
-    return Resolution(config, tuple(wishes.decisions), tuple(wishes.doubts))
+    problems = (*wishes.problems, *wishes.doubts)
+    return Resolution(config, tuple(wishes.decisions), problems)
 
 
 def _settle_default(wishes: Wishes, name: str, default: T, reason: str = "default") -> T:
@@ -159,12 +158,14 @@ def _check_ranges(wishes: Wishes) -> None:
         value = wishes.get(name, int)
         if value is not None and value < least:
             wishes.refuse(f"{name}={value} must be at least {least}.", of=name)
+            wishes.drop(name)
     blocks, size = wishes.asked.get("num_kv_blocks"), wishes.asked.get("kv_cache_memory_bytes")
     if blocks is not None and size is not None:
         wishes.refuse(
             f"num_kv_blocks={blocks.value} [{blocks.author}: {blocks.reason}] and "
             f"kv_cache_memory_bytes={size.value} [{size.author}] give the same size twice; set one."
         )
+        wishes.drop("kv_cache_memory_bytes")
 
 
 def _resolve_kv_cache(
@@ -199,12 +200,10 @@ def _resolve_max_model_len(wishes: Wishes, model: ModelConfig) -> int:
             f"{model.max_position_reason}. Ask for at most {most}, or leave it unset.",
             of="max_model_len",
         )
-    return value
+    return min(value, most)
 
 
-def _resolve_scheduler(
-    wishes: Wishes, model: ModelConfig, numbers: StepNumbers
-) -> SchedulerConfig | None:
+def _resolve_scheduler(wishes: Wishes, model: ModelConfig, numbers: StepNumbers) -> SchedulerConfig:
     seqs, seqs_reason = choose_max_num_seqs(numbers, model)
     asked_tokens = wishes.get("max_num_batched_tokens", int)
     if asked_tokens is not None and asked_tokens < seqs:
@@ -217,7 +216,7 @@ def _resolve_scheduler(
     tokens, tokens_reason = choose_max_num_batched_tokens(numbers, model, max_num_seqs)
     max_tokens = wishes.settle_or("max_num_batched_tokens", tokens, CORE, tokens_reason)
     if not _holds_every_request(wishes, max_num_seqs, max_tokens):
-        return None
+        max_num_seqs = max_tokens
     try:
         return SchedulerConfig(
             max_num_seqs=max_num_seqs,
@@ -230,7 +229,11 @@ def _resolve_scheduler(
         )
     except ConfigError as exc:
         wishes.problems.extend(exc.problems or (str(exc),))
-        return None
+        return SchedulerConfig(
+            max_num_seqs=min(max_num_seqs, max_tokens),
+            max_num_batched_tokens=max_tokens,
+            max_model_len=max(2, numbers.max_model_len),
+        )
 
 
 def _holds_every_request(wishes: Wishes, max_num_seqs: int, max_tokens: int) -> bool:

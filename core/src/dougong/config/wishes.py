@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from dougong.config.args import EngineArgs
 from dougong.config.decision import USER, Decision, platform_author
 from dougong.contracts.config_view import ConfigChange
-from dougong.errors import ConfigError, PluginError
+from dougong.errors import PluginError
 
 T = TypeVar("T")
 
@@ -48,14 +48,15 @@ class Wish:
 class Wishes:
     """Wishes by option name, with the decisions and problems found so far.
 
-    Rules read a wish with `get`, write every final value with `settle`, and note with `refuse` what
-    cannot work; `check` shows all problems together.
+    Rules read a wish with `get`, write every final value with `settle`, note with `refuse` what
+    cannot work, and go on with something in its place.
 
     Attributes:
         asked: By option: what was asked for, by whom.
         decisions: Final values so far.
-        problems: What the user must change.
-        doubts: The same, where planning can go on all the same and find more reasons.
+        problems: What the user must change, and what planning goes on without.
+        doubts: The same, where planning can go on with the value itself.
+        dropped: Options whose value cannot even be planned with.
         faults: What a plugin's vendor must change.
         plugin: Name of the platform whose proposals were taken in.
     """
@@ -64,6 +65,7 @@ class Wishes:
     decisions: list[Decision] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    dropped: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     plugin: str | None = None
 
@@ -145,12 +147,17 @@ class Wishes:
             proposal = f"{wish.author} proposes {of}={wish.value} ({wish.reason})"
             self.faults.append(f"{proposal}: {problem}")
 
+    def drop(self, name: str) -> None:
+        """Go on as if an option had been left open: its value was refused, and what stands in for
+        it lets planning find what else is wrong."""
+        self.asked.pop(name, None)
+        self.dropped.add(name)
+
     def check(self) -> None:
-        """Raise what was noted.
+        """Raise what a plugin's vendor must change; what the user must is told after planning.
 
         Raises:
             PluginError: A platform proposed what cannot work.
-            ConfigError: The user asked for what cannot work; doubts are told with it.
         """
         if self.faults:
             lines = [
@@ -158,8 +165,6 @@ class Wishes:
                 *(f"  - {problem}" for problem in (*self.faults, *self.problems)),
             ]
             raise PluginError("\n".join(lines), plugin=self.plugin)
-        if self.problems:
-            raise ConfigError("The configuration cannot work:", (*self.problems, *self.doubts))
 
     def apply_changes(self, platform: str, changes: Sequence[ConfigChange]) -> None:
         """Take over what a platform proposes, never over what the user set.

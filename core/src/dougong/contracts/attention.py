@@ -283,9 +283,7 @@ def _beyond(limits: AttentionLimits, request: AttentionRequest) -> Iterator[str]
     if limits.max_head_size is not None and size > limits.max_head_size:
         yield f"head size {size}; takes at most {limits.max_head_size}"
     if limits.block_sizes and request.block_size not in (None, *limits.block_sizes):
-        yield (
-            f"block size {request.block_size}; takes {', '.join(map(str, limits.block_sizes))}"
-        )
+        yield (f"block size {request.block_size}; takes {', '.join(map(str, limits.block_sizes))}")
     if request.phase not in limits.phases:
         yield f"{request.phase} steps; takes {', '.join(sorted(limits.phases))}"
     if request.is_mla != limits.mla:

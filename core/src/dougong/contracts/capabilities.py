@@ -49,7 +49,8 @@ class Claims:
         kv_block_sizes: Tokens per KV block, preferred first; never empty.
         kv_alignment_bytes: Every KV block starts at a multiple of this.
         slot_dtype: Dtype of ``slot_mapping``: ``"int64"`` or ``"int32"``.
-        max_head_size: Largest head size any attention backend takes; ``None``: no limit known.
+        max_head_size: Largest head size that attention can have on this device; a larger one is
+            refused whatever a backend says. ``None``: no limit known.
         features: Namespaced facts: ``"mm.bf16.amx"``, ``"fp8.e4m3"``, ``"isa.avx2"``.
         limits: Namespaced numbers: ``{"shared_memory_bytes": 232448}``.
         graph_capture: Work can be captured once and replayed.

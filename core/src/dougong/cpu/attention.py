@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -44,12 +45,16 @@ class _Builder(AttentionMetadataBuilder):
 
 
 class NativeAttentionImpl(AttentionImpl):
-    """Kernels bound to this layer's buffers at the first step that brings them."""
+    """Kernels bound to this layer's buffers at the first step that brings them.
+
+    The buffers are not kept: who allocated them may let them go before others take their place.
+    """
 
     def __init__(self, request: AttentionRequest, scale: float) -> None:
         super().__init__(request, scale)
         self._dtype = getattr(torch, request.dtype)
-        self._bound_to: Sequence[torch.Tensor] | None = None
+        self._k_cache: Callable[[], torch.Tensor | None] = _nothing
+        self._v_cache: Callable[[], torch.Tensor | None] = _nothing
         self._write: Any = None
         self._attend: Any = None
 
@@ -61,8 +66,9 @@ class NativeAttentionImpl(AttentionImpl):
         slot_mapping: torch.Tensor,
     ) -> None:
         """See `AttentionImpl`."""
-        if kv_cache is not self._bound_to:
-            self._bind(kv_cache)
+        k_cache, v_cache = kv_cache
+        if k_cache is not self._k_cache() or v_cache is not self._v_cache():
+            self._bind(k_cache, v_cache)
         self._write(k, v, slot_mapping)
 
     def forward(
@@ -75,16 +81,16 @@ class NativeAttentionImpl(AttentionImpl):
         out: torch.Tensor,
     ) -> None:
         """See `AttentionImpl`; keys and values are read from the cache."""
-        if kv_cache is not self._bound_to:
-            self._bind(kv_cache)
+        k_cache, v_cache = kv_cache
+        if k_cache is not self._k_cache() or v_cache is not self._v_cache():
+            self._bind(k_cache, v_cache)
         self._attend(q, metadata.block_table, metadata.seq_lens, metadata.cu_seqlens_q, out)
 
-    def _bind(self, kv_cache: Sequence[torch.Tensor]) -> None:
+    def _bind(self, k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
         library = get_library()
         assert not isinstance(library, native.NotBuilt), (
             "the plan names it where import_kernels has loaded it"
         )
-        k_cache, v_cache = kv_cache
         self._write = native.bind_write_kv(library, k_cache, v_cache, dtype=self._dtype)
         self._attend = native.bind_paged_attention(
             library,
@@ -96,7 +102,8 @@ class NativeAttentionImpl(AttentionImpl):
             sliding_window=self.request.sliding_window,
             softcap=self.request.soft_cap,
         )
-        self._bound_to = kv_cache
+        # By weak reference, so that a buffer at the place of one that is gone is not taken for it.
+        self._k_cache, self._v_cache = weakref.ref(k_cache), weakref.ref(v_cache)
 
 
 class NativeAttentionBackend(AttentionBackend):
@@ -158,6 +165,10 @@ class NativeAttentionBackend(AttentionBackend):
     ) -> AttentionMetadataBuilder:
         """One group."""
         return _Builder(spec, layout, device)
+
+
+def _nothing() -> None:
+    """In place of a reference: no buffers yet."""
 
 
 def _in_pages(num_bytes: int) -> int:

@@ -9,10 +9,15 @@ from __future__ import annotations
 import torch
 
 from dougong.cpu import native
-from dougong.cpu.native_kernel import NATIVE_DTYPES, NATIVE_KERNEL, loaded_library
+from dougong.cpu.native_kernel import (
+    NATIVE_DTYPES,
+    WEIGHT_FORMATS,
+    WEIGHTED_KERNEL,
+    loaded_library,
+    refuse,
+)
 from dougong.cpu.platform import NATIVE_LIBRARY
 from dougong.ops import (
-    CustomOp,
     Embedding,
     GateUpAct,
     Linear,
@@ -29,22 +34,18 @@ _EMBEDDING = "cpu/embedding"
 _ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
-def _is_alone(op: CustomOp, name: str) -> bool:
-    """Whether nothing else will ever read the op's weight."""
-    return op.assigned == (name,)
-
-
 def _release(weight: torch.Tensor) -> None:
     weight.data = weight.new_empty(0)
 
 
-@register_kernel("linear", name=_LINEAR, when=NATIVE_KERNEL)
+@register_kernel("linear", name=_LINEAR, when=WEIGHTED_KERNEL)
 class PackedLinear:
     """``linear`` on a packed weight; a row's bits do not depend on the batch."""
 
     def __init__(self, op: Linear) -> None:
         self._num_outputs = op.out_features
-        library, is_alone = loaded_library(), _is_alone(op, _LINEAR)
+        self._dtype = op.weight.dtype
+        library, is_alone = loaded_library(), op.is_alone(_LINEAR)
         packed = native.pack_linear(library, op.weight, consume=is_alone)
         self._call = native.bind_linear(library, packed, bias=op.bias)
         if is_alone:
@@ -52,6 +53,8 @@ class PackedLinear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """See `Linear`."""
+        if x.dtype is not self._dtype:
+            refuse(self._dtype, x)
         out = x.new_empty((x.shape[0], self._num_outputs))
         self._call(x, out)
         return out
@@ -60,13 +63,19 @@ class PackedLinear:
 @register_kernel(
     "gate_up_act",
     name=_GATE_UP_ACT,
-    when=Needs(dtype=NATIVE_DTYPES, library=NATIVE_LIBRARY, activation=OneOf(*_ACTIVATIONS)),
+    when=Needs(
+        dtype=NATIVE_DTYPES,
+        library=NATIVE_LIBRARY,
+        weight_format=WEIGHT_FORMATS,
+        activation=OneOf(*_ACTIVATIONS),
+    ),
 )
 class PackedGateUpAct:
     """``gate_up_act`` with the activation at the end of the product."""
 
     def __init__(self, op: GateUpAct) -> None:
-        library, is_alone = loaded_library(), _is_alone(op, _GATE_UP_ACT)
+        self._dtype = op.weight.dtype
+        library, is_alone = loaded_library(), op.is_alone(_GATE_UP_ACT)
         gate, up = op.weight.chunk(2)
         gate_bias, up_bias = (None, None) if op.bias is None else op.bias.chunk(2)
         packed = native.pack_gate_up(library, gate, up, consume=is_alone)
@@ -83,20 +92,23 @@ class PackedGateUpAct:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """See `GateUpAct`."""
+        if x.dtype is not self._dtype:
+            refuse(self._dtype, x)
         out = x.new_empty((x.shape[0], self._num_outputs))
         self._call(x, out)
         return out
 
 
-@register_kernel("lm_head", name=_LM_HEAD, when=NATIVE_KERNEL)
+@register_kernel("lm_head", name=_LM_HEAD, when=WEIGHTED_KERNEL)
 class PackedLMHead:
     """``lm_head`` on a packed weight, which a tied embedding may read its rows from."""
 
     def __init__(self, op: LMHead) -> None:
         self._num_outputs = op.vocab_size
+        self._dtype = op.weight.dtype
         library = loaded_library()
         if op.embedding is None:
-            is_alone = _is_alone(op, _LM_HEAD)
+            is_alone = op.is_alone(_LM_HEAD)
             self.packed = native.pack_linear(library, op.weight, consume=is_alone)
             if is_alone:
                 _release(op.weight)
@@ -106,12 +118,14 @@ class PackedLMHead:
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """See `LMHead`."""
+        if hidden.dtype is not self._dtype:
+            refuse(self._dtype, hidden)
         out = hidden.new_empty((hidden.shape[0], self._num_outputs), dtype=torch.float32)
         self._call(hidden, out)
         return out
 
 
-@register_kernel("embedding", name=_EMBEDDING, when=NATIVE_KERNEL)
+@register_kernel("embedding", name=_EMBEDDING, when=WEIGHTED_KERNEL)
 class PackedEmbedding:
     """``embedding`` from the packed weight of a tied head: one copy serves both.
 
@@ -141,7 +155,10 @@ def _packed_table(embedding: Embedding, head: LMHead) -> native.PackedWeight:
             made = getattr(piece.call, "__self__", None)
             if isinstance(made, PackedEmbedding | PackedLMHead) and made.packed is not None:
                 return made.packed
-    is_alone = _is_alone(embedding, _EMBEDDING) and _is_alone(head, _LM_HEAD)
+    is_alone = (embedding.assigned, head.assigned) == ((_EMBEDDING,), (_LM_HEAD,)) and {
+        *embedding.sharers,
+        *head.sharers,
+    } == {embedding, head}
     packed = native.pack_linear(loaded_library(), embedding.weight, consume=is_alone)
     if is_alone:
         _release(embedding.weight)

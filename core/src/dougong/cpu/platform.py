@@ -49,7 +49,6 @@ class CpuPlatform(Platform):
             kv_dtypes=(*wide, "float16"),
             collective_dtypes=("float32", "bfloat16", "float16"),
             kv_block_sizes=(16, 32, 64, 128),
-            max_head_size=256,
             features=features,
             limits=read_caches() if is_here else {},
             compile_backends=("inductor",),

@@ -12,9 +12,12 @@ from dougong.describe.capability_file import (
     write_capability_file,
 )
 from dougong.describe.declared_backend import DeclaredAttention, DeclaredBackend
+from dougong.describe.declared_layout import DeclaredBuffer, DeclaredLayout
+from dougong.describe.layout_fit import fit_layout
 from dougong.describe.model import describe_model
 from dougong.describe.model_needs import describe_needs
 from dougong.describe.needs import AttentionNeed, ExpertsNeed, ModelNeeds, OpSite, WeightNeed
+from dougong.describe.plain_data import unknown_keys
 
 __all__ = [
     "AttentionNeed",
@@ -22,6 +25,8 @@ __all__ = [
     "CapabilityFile",
     "DeclaredAttention",
     "DeclaredBackend",
+    "DeclaredBuffer",
+    "DeclaredLayout",
     "ExpertsNeed",
     "ModelNeeds",
     "OpCandidate",
@@ -30,9 +35,11 @@ __all__ = [
     "capability_json",
     "describe_model",
     "describe_needs",
+    "fit_layout",
     "parse_capabilities",
     "read_capability_file",
     "resolve_architecture",
     "unknown_architecture",
+    "unknown_keys",
     "write_capability_file",
 ]

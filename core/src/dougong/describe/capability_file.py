@@ -8,7 +8,7 @@ that changes its meaning or goes raises ``version``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,11 @@ from dougong.contracts import (
     KernelReport,
     QuantizationSupport,
 )
-from dougong.describe.candidates import CandidateKind, OpCandidate
+from dougong.describe.candidates import OpCandidate
+from dougong.describe.capability_checks import MOST_NESTED, is_too_deep, value_problems
+from dougong.describe.capability_form import StoredFile, op_to_plain, ops_from_plain
 from dougong.describe.declared_backend import DeclaredAttention, DeclaredBackend
-from dougong.describe.plain_conditions import (
-    needs_from_plain,
-    needs_to_plain,
-    tokens_from_plain,
-    tokens_to_plain,
-)
-from dougong.describe.plain_data import from_plain, to_plain
+from dougong.describe.plain_data import UnusableData, read_plain, to_plain
 from dougong.errors import ConfigError
 
 FORMAT = "dougong-capabilities"
@@ -53,6 +49,8 @@ class CapabilityFile:
         attention: Backends by name, preferred first.
         ops: Implementations of ops, in order of registration.
         quantization: Formats the platform computes.
+        environment: Variables that conditions of ops name, with their values where the platform was
+            asked; ``None``: not set there.
     """
 
     platform: str
@@ -64,11 +62,17 @@ class CapabilityFile:
     attention: Mapping[str, DeclaredAttention] = field(default_factory=dict)
     ops: tuple[OpCandidate, ...] = ()
     quantization: tuple[QuantizationSupport, ...] = ()
+    environment: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def capabilities(self) -> Capabilities:
         """Claims and facts, as planning reads them."""
         return Capabilities(claims=self.claims, facts=self.facts)
+
+    @property
+    def set_environment(self) -> dict[str, str]:
+        """Those variables that were set."""
+        return {name: value for name, value in self.environment.items() if value is not None}
 
     def attention_backends(self) -> dict[str, AttentionBackend]:
         """Every backend it speaks of, to be asked and not to be run."""
@@ -78,42 +82,12 @@ class CapabilityFile:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Op:
-    """`OpCandidate` as the file has it."""
-
-    key: str
-    name: str
-    origin: str = ""
-    kind: CandidateKind = CandidateKind.KERNEL
-    when: Mapping[str, Any] = field(default_factory=dict)
-    tokens: Mapping[str, Any] | None = None
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """`CapabilityFile` as the file has it."""
-
-    format: str
-    version: int
-    platform: str
-    claims: Claims
-    facts: DeviceFacts
-    contract: str = CONTRACT_VERSION
-    wheel: str = ""
-    kernels: KernelReport | None = None
-    attention: Mapping[str, DeclaredAttention] = field(default_factory=dict)
-    ops: tuple[_Op, ...] = ()
-    quantization: tuple[QuantizationSupport, ...] = ()
-
-
 def capability_json(file: CapabilityFile) -> str:
     """The file's text, every field written out; ends with a newline."""
-    stored = _File(
+    stored = StoredFile(
         format=FORMAT,
         version=VERSION,
-        ops=tuple(_op_to_plain(op) for op in file.ops),
+        ops=tuple(op_to_plain(op) for op in file.ops),
         **{name: getattr(file, name) for name in _SHARED},
     )
     return json.dumps(to_plain(stored), indent=2) + "\n"
@@ -122,33 +96,46 @@ def capability_json(file: CapabilityFile) -> str:
 _SHARED = tuple(one.name for one in fields(CapabilityFile) if one.name != "ops")
 
 
-def parse_capabilities(text: str | bytes, source: str = "the capability file") -> CapabilityFile:
+def parse_capabilities(
+    text: str | bytes,
+    source: str = "the capability file",
+    op_properties: Mapping[str, Collection[str]] | None = None,
+) -> CapabilityFile:
     """Read a file's text.
 
     Args:
         text: JSON.
         source: What to call it in messages.
+        op_properties: Op of the core → names of its properties, so that misspelt ones are seen;
+            ``None``: they are not looked at.
 
     Raises:
-        ConfigError: No such file, another version, unknown keys (all of them), a value of a wrong
-            type or that cannot be; the message names the place.
+        ConfigError: No such file, another version or contract; or unknown keys and values that are
+            of a wrong type or cannot be: all of them, each with its place.
     """
-    try:
-        plain = msgspec.json.decode(text)
-    except msgspec.DecodeError as exc:
-        raise ConfigError(f"{source} is not JSON: {exc}. {_HOW}") from exc
+    plain = _decoded(text, source)
     _check_version(plain, source)
-    try:
-        stored = from_plain(_File, plain)
-        ops = tuple(_op_from_plain(index, op) for index, op in enumerate(stored.ops))
-        _check_values(stored)
-    except ValueError as exc:
-        raise ConfigError(f"{source} cannot be used: {exc}.") from exc
+    stored, told = read_plain(StoredFile, plain)
+    problems, ops = list(told), tuple[OpCandidate, ...]()
+    if stored is not None:
+        problems.extend(value_problems(stored))
+        try:
+            ops = ops_from_plain(stored.ops, op_properties)
+        except UnusableData as exc:
+            problems.extend(exc.problems)
+    if stored is None or problems:
+        raise ConfigError(f"{source} cannot be used:", tuple(problems))
     return CapabilityFile(ops=ops, **{name: getattr(stored, name) for name in _SHARED})
 
 
-def read_capability_file(path: Path) -> CapabilityFile:
+def read_capability_file(
+    path: Path, op_properties: Mapping[str, Collection[str]] | None = None
+) -> CapabilityFile:
     """Read one.
+
+    Args:
+        path: Of the file.
+        op_properties: As for `parse_capabilities`.
 
     Raises:
         ConfigError: It cannot be read; else as `parse_capabilities`.
@@ -157,17 +144,18 @@ def read_capability_file(path: Path) -> CapabilityFile:
         text = path.read_bytes()
     except OSError as exc:
         raise ConfigError(f"{path} cannot be read: {exc.strerror or exc}. {_HOW}") from exc
-    return parse_capabilities(text, str(path))
+    return parse_capabilities(text, str(path), op_properties)
 
 
 def write_capability_file(path: Path, file: CapabilityFile) -> None:
-    """Write one, replacing what is there.
+    """Write one, never over another file.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: There is one, or it cannot be written.
     """
     try:
-        path.write_text(capability_json(file), encoding="utf-8")
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(capability_json(file))
     except OSError as exc:
         raise ConfigError(f"{path} cannot be written: {exc.strerror or exc}.") from exc
 
@@ -176,6 +164,21 @@ _HOW = (
     "Make one with `dougong capabilities --save FILE` on a machine that has the device, or start "
     "from such a file of another one."
 )
+
+
+def _decoded(text: str | bytes, source: str) -> Any:
+    try:
+        plain = msgspec.json.decode(text)
+        is_nested = is_too_deep(plain)
+    except (msgspec.DecodeError, UnicodeError) as exc:
+        raise ConfigError(f"{source} is not JSON: {exc}. {_HOW}") from exc
+    except RecursionError:
+        is_nested = True
+    if is_nested:
+        raise ConfigError(
+            f"{source} is no capability file: it nests more than {MOST_NESTED} levels. {_HOW}"
+        )
+    return plain
 
 
 def _check_version(plain: Any, source: str) -> None:
@@ -188,62 +191,3 @@ def _check_version(plain: Any, source: str) -> None:
             f"{source} has version {plain.get('version')!r}; this dougong reads version {VERSION}. "
             "Make it again with this version of dougong, or use the one that made it."
         )
-
-
-def _check_values(stored: _File) -> None:
-    """What a type cannot say.
-
-    Raises:
-        ValueError: With the place.
-    """
-    for name in ("dtypes", "kv_dtypes", "kv_block_sizes"):
-        if not getattr(stored.claims, name):
-            raise ValueError(f"claims.{name} is empty; it names at least one")
-    if stored.claims.slot_dtype not in ("int64", "int32"):
-        raise ValueError(f"claims.slot_dtype is {stored.claims.slot_dtype!r}; int64 or int32")
-    positive: tuple[tuple[str, int], ...] = (
-        ("claims.kv_alignment_bytes", stored.claims.kv_alignment_bytes),
-        ("claims.max_steps_in_flight", stored.claims.max_steps_in_flight),
-        ("facts.memory_total_bytes", stored.facts.memory_total_bytes),
-        *(("claims.kv_block_sizes", size) for size in stored.claims.kv_block_sizes),
-        *(
-            (f"attention.{name}.limits.head_size_multiple", one.limits.head_size_multiple)
-            for name, one in stored.attention.items()
-            if one.limits is not None
-        ),
-    )
-    for place, value in positive:
-        if value < 1:
-            raise ValueError(f"{place} is {value}; it must be at least 1")
-
-
-def _op_to_plain(op: OpCandidate) -> _Op:
-    return _Op(
-        key=op.key,
-        name=op.name,
-        origin=op.origin,
-        kind=op.kind,
-        when=needs_to_plain(op.when),
-        tokens=tokens_to_plain(op.tokens),
-        priority=op.priority,
-    )
-
-
-def _op_from_plain(index: int, op: _Op) -> OpCandidate:
-    try:
-        when = needs_from_plain(op.when)
-    except ValueError as exc:
-        raise ValueError(f"ops[{index}].when.{exc}") from exc
-    try:
-        tokens = tokens_from_plain(op.tokens)
-    except ValueError as exc:
-        raise ValueError(f"ops[{index}].{exc}") from exc
-    return OpCandidate(
-        key=op.key,
-        name=op.name,
-        origin=op.origin,
-        kind=op.kind,
-        when=when,
-        tokens=tokens,
-        priority=op.priority,
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from dougong.contracts import (
@@ -12,12 +12,14 @@ from dougong.contracts import (
     AttentionMetadataBuilder,
     AttentionRequest,
     Claims,
+    GraphSupport,
     KVBuffer,
     KVCacheSpec,
     KVLayout,
     Support,
     UnsupportedError,
 )
+from dougong.describe.declared_layout import DeclaredLayout
 
 if TYPE_CHECKING:
     import torch
@@ -29,20 +31,33 @@ class DeclaredAttention:
 
     Attributes:
         limits: What it takes; ``None``: only the wheel can say.
+        has_own_checks: It asks for more than its limits say, in code.
         library: Kernel library it calls; ``None``: none.
-        layout: Name of its KV layout; two with one name may serve one layer. Empty: its own.
+        layouts: How it stores the KV cache, for every dtype where data can say it.
+        workspace_bytes: Device memory beside the cache, whatever the step.
+        workspace_bytes_per_token: The same, for each token of the largest step; both are those of
+            a layer of common sizes.
+        graph: What of it may be captured.
     """
 
     limits: AttentionLimits | None = None
+    has_own_checks: bool = False
     library: str | None = None
-    layout: str = ""
+    layouts: tuple[DeclaredLayout, ...] = ()
+    workspace_bytes: int = 0
+    workspace_bytes_per_token: int = 0
+    graph: GraphSupport = field(default_factory=GraphSupport)
+
+    def layout_for(self, dtype: str) -> DeclaredLayout | None:
+        """Of a cache of this dtype; ``None``: nothing is said of it."""
+        return next((one for one in self.layouts if one.takes(dtype)), None)
 
 
 class DeclaredBackend(AttentionBackend):
-    """Answers as its limits and the device's claims say.
+    """Answers as the file and the device's claims say.
 
-    The layout of the KV cache is K and V apart, tokens outermost in a block. Sizes and alignment
-    are right for every backend that stores no more than K and V; its order of axes may differ.
+    Where the file states no layout, it is taken to be K and V apart, tokens outermost in a block.
+    Sizes and alignment are then right for every backend that stores no more than K and V.
 
     Args:
         name: Of the backend.
@@ -54,7 +69,7 @@ class DeclaredBackend(AttentionBackend):
         self.name = name
         self.library = declared.library
         self.limits = declared.limits
-        self._layout = declared.layout or name
+        self._declared = declared
         self._claims = claims
 
     def supports(self, request: AttentionRequest) -> Support:
@@ -66,11 +81,34 @@ class DeclaredBackend(AttentionBackend):
         return self.limits.check(request)
 
     def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
-        """K and V apart, in the block sizes, alignment and slot dtype that are claimed."""
+        """As stated; else K and V apart, in the block sizes, alignment and slot dtype claimed."""
+        declared = self._declared.layout_for(spec.dtype)
+        return self._assumed_layout(spec) if declared is None else declared.sized(spec)
+
+    def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
+        """As stated, whatever the layer."""
+        stated = self._declared
+        return stated.workspace_bytes + stated.workspace_bytes_per_token * max_num_tokens
+
+    def graph_support(self) -> GraphSupport:
+        """As stated."""
+        return self._declared.graph
+
+    def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
+        """Nobody can: only a description is here."""
+        self._refuse()
+
+    def make_builder(
+        self, spec: KVCacheSpec, layout: KVLayout, device: torch.device
+    ) -> AttentionMetadataBuilder:
+        """Nobody can: only a description is here."""
+        self._refuse()
+
+    def _assumed_layout(self, spec: KVCacheSpec) -> KVLayout:
         shape = (spec.block_size, spec.num_kv_heads)
         block_sizes = self.limits.block_sizes if self.limits else ()
         return KVLayout(
-            name=self._layout,
+            name=self.name,
             buffers=(
                 KVBuffer(name="k", block_shape=(*shape, spec.head_dim), dtype=spec.dtype),
                 KVBuffer(
@@ -83,16 +121,6 @@ class DeclaredBackend(AttentionBackend):
             alignment_bytes=self._claims.kv_alignment_bytes,
             slot_dtype=self._claims.slot_dtype,
         )
-
-    def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
-        """Nobody can: only a description is here."""
-        self._refuse()
-
-    def make_builder(
-        self, spec: KVCacheSpec, layout: KVLayout, device: torch.device
-    ) -> AttentionMetadataBuilder:
-        """Nobody can: only a description is here."""
-        self._refuse()
 
     def _refuse(self) -> NoReturn:
         raise UnsupportedError(

@@ -8,7 +8,7 @@ it must be one of.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,9 @@ from dougong.contracts import (
     OneOf,
     Property,
     TokenRange,
+    token_bounds,
 )
+from dougong.describe.plain_data import UnusableData, nearest
 
 _OWN = ("dtype", "features", "library", "driver", "runtime", "env", "limits")
 
@@ -56,24 +58,42 @@ def needs_to_plain(needs: Needs) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if value} | properties
 
 
-_NEAR = 0.9  # "feature" is a misspelt key of its own; "in_features" is an op's property
+_NEAR = 0.8  # own keys are single words; an op's property such as "in_features" never is
 
 
-def needs_from_plain(plain: Mapping[str, Any]) -> Needs:
+def needs_from_plain(plain: Mapping[str, Any], known: Collection[str] | None = None) -> Needs:
     """The reverse.
 
+    Args:
+        plain: As it was written.
+        known: Properties of the op; ``None``: nobody here knows them, so that any will do.
+
     Raises:
-        ValueError: Something cannot be understood; the message begins with its key.
+        UnusableData: With everything that cannot be understood, each beginning with its key.
     """
     settled: dict[str, Any] = {}
+    problems: list[str] = []
     for name, value in plain.items():
-        if name in _OWN:
-            settled[name] = _own_part(name, value)
-        elif near := difflib.get_close_matches(name, _OWN, n=1, cutoff=_NEAR):
-            raise ValueError(f"{name} is unknown: did you mean {near[0]!r}?")
-        else:
-            settled[name] = constraint_from_plain(name, value)
+        try:
+            settled[name] = _part(name, value, known)
+        except ValueError as exc:
+            problems.append(str(exc))
+    if problems:
+        raise UnusableData(problems)
     return Needs(**settled)
+
+
+def _part(name: str, value: Any, known: Collection[str] | None) -> Any:
+    if name in _OWN:
+        return _own_part(name, value)
+    if known is not None:
+        if name not in known:
+            raise ValueError(f"{name} is no property of this op{nearest(name, (*known, *_OWN))}")
+    elif "_" not in name and (near := difflib.get_close_matches(name, _OWN, n=1, cutoff=_NEAR)):
+        raise ValueError(f"{name} is unknown: did you mean {near[0]!r}?")
+    elif not name.isidentifier() or name == "self":
+        raise ValueError(f"{name!r} cannot be the name of a property")
+    return constraint_from_plain(name, value)
 
 
 def _own_part(name: str, value: Any) -> Any:
@@ -83,11 +103,17 @@ def _own_part(name: str, value: Any) -> Any:
             for key, one in _mapping(name, value).items()
         }
     if name == "env":
-        return {key: _text(f"{name}.{key}", one) for key, one in _mapping(name, value).items()}
+        settings = _mapping(name, value)
+        if wrong := [key for key, one in settings.items() if not isinstance(one, str)]:
+            raise ValueError(f"{name}.{wrong[0]} is {settings[wrong[0]]!r}; it takes a string")
+        return settings
     if name in ("dtype", "features"):
         values = value if isinstance(value, list) else [value]
         return [_text(name, one) for one in values]
-    return _text(name, value)
+    text = _text(name, value)
+    if name in ("driver", "runtime"):
+        return _bound(name, text)
+    return text
 
 
 def constraint_to_plain(constraint: Constraint) -> Any:
@@ -108,6 +134,15 @@ def constraint_to_plain(constraint: Constraint) -> Any:
     return {"undecidable": str(constraint)}
 
 
+def _bound(name: str, text: str) -> str:
+    """As `Needs` itself reads it, so that the message has its place."""
+    try:
+        Needs(driver=text)
+    except ValueError as exc:
+        raise ValueError(f"{name}: {exc}") from exc
+    return text
+
+
 def constraint_from_plain(name: str, plain: Any) -> Constraint:
     """The reverse.
 
@@ -120,14 +155,12 @@ def constraint_from_plain(name: str, plain: Any) -> Constraint:
         if plain and all(isinstance(one, bool | int | str) for one in plain):
             return OneOf(*plain)
     elif isinstance(plain, dict) and len(plain) == 1:
-        kind, value = next(iter(plain.items()))
-        found = _ranged(kind, value)
+        try:
+            found = _limiting(*next(iter(plain.items())))
+        except ValueError as exc:
+            raise ValueError(f"{name}: {exc}") from exc
         if found is not None:
             return found
-        if kind == "multiple_of" and _is_number(value):
-            return MultipleOf(value)
-        if kind == "undecidable" and isinstance(value, str):
-            return Undecidable(value)
     raise ValueError(
         f"{name} is {plain!r}; write a value, a list of values, or one of "
         '{"at_most": N}, {"at_least": N}, {"between": [N, M]}, {"multiple_of": N}'
@@ -148,12 +181,25 @@ def tokens_from_plain(plain: Any) -> TokenRange | None:
     if plain is None:
         return None
     if isinstance(plain, dict) and len(plain) == 1:
-        found = _ranged(*next(iter(plain.items())))
+        try:
+            found = _ranged(*next(iter(plain.items())))
+        except ValueError as exc:
+            raise ValueError(f"tokens: {exc}") from exc
         if found is not None:
+            if token_bounds(found)[0] < 1 or token_bounds(found)[1] == 0:
+                raise ValueError(f"tokens is {plain!r}; a step has at least 1 token")
             return found
     raise ValueError(
         f'tokens is {plain!r}; write {{"at_most": N}}, {{"at_least": N}} or {{"between": [N, M]}}'
     )
+
+
+def _limiting(kind: str, value: Any) -> Constraint | None:
+    if kind == "multiple_of" and _is_number(value):
+        return MultipleOf(value)
+    if kind == "undecidable" and isinstance(value, str) and value.strip():
+        return Undecidable(value)
+    return _ranged(kind, value)
 
 
 def _ranged(kind: str, value: Any) -> TokenRange | None:
@@ -177,6 +223,6 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} is {value!r}; it takes a string")
     return value

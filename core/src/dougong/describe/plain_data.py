@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import types
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 T = TypeVar("T")
+
+
+class UnusableData(ValueError):  # noqa: N818 - names a condition; never leaves the core
+    """Plain data that does not fit.
+
+    Args:
+        problems: All of them, each beginning with its place.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
 
 
 def to_plain(value: Any) -> Any:
@@ -30,42 +43,97 @@ def from_plain(kind: type[T], plain: Any) -> T:
     """The reverse; fields that are not stated keep their defaults.
 
     Raises:
-        ValueError: Unknown keys, all of them with their places and the nearest known name; else the
-            first value of a wrong type, with its place.
+        UnusableData: Unknown keys with the nearest known name, missing ones, and values of a wrong
+            type: all of them, with their places.
     """
-    if unknown := list(_unknown_keys(kind, plain, "")):
-        raise ValueError("; ".join(unknown))
-    try:
-        return msgspec.convert(plain, kind)
-    except msgspec.ValidationError as exc:
-        what, _, where = str(exc).partition(" - at `$")
-        place = where.rstrip("`").lstrip(".")
-        raise ValueError(f"{place}: {what}" if place else what) from exc
+    value, problems = read_plain(kind, plain)
+    if value is None or problems:
+        raise UnusableData(problems)
+    return value
 
 
-def _unknown_keys(kind: Any, plain: Any, place: str) -> Iterator[str]:
+def read_plain(kind: type[T], plain: Any) -> tuple[T | None, tuple[str, ...]]:
+    """The same for whoever has more to find: the value without its unknown keys, and the problems.
+
+    Returns:
+        The value, ``None`` where there cannot be one; the problems.
+    """
+    found = tuple(_walk(kind, plain, ""))
+    is_usable = all(one.is_unknown_key for one in found)
+    return msgspec.convert(plain, kind) if is_usable else None, tuple(one.text for one in found)
+
+
+def unknown_keys(kind: Any, plain: Any, place: str = "") -> Iterator[str]:
+    """A sentence for each key that no field has, with its place and the nearest known name.
+
+    Args:
+        kind: What the data should be.
+        plain: The data; what has the wrong type altogether is passed over.
+        place: Of ``plain`` itself.
+    """
+    return (one.text for one in _walk(kind, plain, place) if one.is_unknown_key)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence that says a name is unknown."""
+    known = list(names)
+    near = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    text: str
+    is_unknown_key: bool = False
+
+
+def _walk(kind: Any, plain: Any, place: str) -> Iterator[_Problem]:
+    """What does not fit, inside out where there is an inside that could."""
+    kind = _of_optional(kind, plain)
+    arguments, origin = get_args(kind), get_origin(kind)
     if is_dataclass(kind) and isinstance(plain, dict):
-        hints = get_type_hints(kind)
-        names = [field.name for field in fields(kind)]
-        for key, value in plain.items():
-            here = f"{place}.{key}" if place else str(key)
-            if key in names:
-                yield from _unknown_keys(hints[key], value, here)
-            else:
-                yield f"{here} is unknown{_nearest(str(key), names)}"
-        return
-    arguments = get_args(kind)
-    if get_origin(kind) in (Union, types.UnionType):
-        for one in arguments:
-            yield from _unknown_keys(one, plain, place)
-    elif isinstance(plain, list) and arguments:
+        yield from _walk_fields(kind, plain, place)
+    elif isinstance(plain, list) and origin in (tuple, list, frozenset, Sequence):
         for index, value in enumerate(plain):
-            yield from _unknown_keys(arguments[0], value, f"{place}[{index}]")
-    elif isinstance(plain, dict) and len(arguments) == 2:
+            yield from _walk(arguments[0], value, f"{place}[{index}]")
+    elif isinstance(plain, dict) and origin in (Mapping, dict):
         for key, value in plain.items():
-            yield from _unknown_keys(arguments[1], value, f"{place}.{key}")
+            yield from _walk(arguments[1], value, f"{place}.{key}")
+    else:
+        try:
+            msgspec.convert(plain, kind)
+        except msgspec.ValidationError as exc:
+            yield _Problem(_at(place, str(exc)))
 
 
-def _nearest(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f": did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"
+def _walk_fields(kind: Any, plain: dict[str, Any], place: str) -> Iterator[_Problem]:
+    hints = _hints(kind)
+    for key, value in plain.items():
+        here = f"{place}.{key}" if place else key
+        if key in hints:
+            yield from _walk(hints[key], value, here)
+        else:
+            yield _Problem(f"{here} is unknown{nearest(key, hints)}", is_unknown_key=True)
+    for one in fields(kind):
+        is_required = one.default is MISSING and one.default_factory is MISSING
+        if is_required and one.name not in plain:
+            yield _Problem(_at(place, f"Object missing required field `{one.name}`"))
+
+
+def _of_optional(kind: Any, plain: Any) -> Any:
+    """The one kind beside ``None`` where there is a value; other unions as they are."""
+    if plain is None or get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    others = [one for one in get_args(kind) if one is not types.NoneType]
+    return others[0] if len(others) == 1 else kind
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Types of fields, in the order of fields."""
+    hints = get_type_hints(kind)
+    return {one.name: hints[one.name] for one in fields(kind)}
+
+
+def _at(place: str, what: str) -> str:
+    return f"{place}: {what}" if place else what

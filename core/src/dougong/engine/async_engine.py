@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from dougong.config import EngineArgs, EngineOptions
 from dougong.engine.channel import CLOSED, EngineChannel, ThreadChannel, engine_dead
@@ -24,6 +24,9 @@ from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import EngineDeadError
 from dougong.messages import RequestOutput, SamplingParams
 from dougong.planner import ExecutionPlan
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 
 class AsyncEngine:
@@ -86,6 +89,11 @@ class AsyncEngine:
     def plan(self) -> ExecutionPlan:
         """What runs, what was passed over or fell back, and why."""
         return self.report.plan
+
+    @property
+    def metrics(self) -> CollectorRegistry:
+        """Prometheus metrics of this engine alone; no other engine and no process shares them."""
+        return self._front.metrics
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gc
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dougong.engine.candidates import agreed_kernels
+from dougong.engine.candidates import agreed_kernels, without_returned
 from dougong.engine.kv_sizing import SizedCache, size_kv_cache
 from dougong.engine.planning import PlannedStart
 from dougong.engine.start_times import timed
-from dougong.errors import ConfigError, ImplementationError
+from dougong.errors import ConfigError, DeviceError, ImplementationError
 from dougong.executor import Executor, LoadedRanks
 from dougong.log import get_logger
 
@@ -45,8 +46,8 @@ def bring_up(
 
     An implementation that fails at its first use is left out: the ranks are shut down, since they
     may be beyond repair and packed weights cannot be unpacked, and everything begins anew without
-    it. Each round knows more than the one before, so there is an end. Where a round fails for good
-    its ranks are shut down.
+    it. Each round has fewer libraries and implementations than the one before, or the same values,
+    so there is an end. Where a round fails for good its ranks are shut down.
 
     Args:
         planned: Before any device was opened.
@@ -56,9 +57,15 @@ def bring_up(
     Raises:
         ConfigError: What was asked for cannot be had, or only with an implementation that failed.
         ImplementationError: Something failed that the plan does not name, or that was left out.
+        DeviceError: The device failed; where an implementation failed on it before, both are told.
     """
     while True:
-        outcome = _one_round(planned, make_executor, seconds)
+        try:
+            outcome = _one_round(planned, make_executor, seconds)
+        except DeviceError as error:
+            if not (failed := _failed_before(planned)):
+                raise
+            raise _beyond_repair(error, failed) from error
         if isinstance(outcome, ReadyRanks):
             return outcome
         gc.collect()  # a model of the round before may hang in a traceback
@@ -81,7 +88,8 @@ def _one_round(
     try:
         with timed(seconds, "open"):
             reports = executor.open()
-        final = planned.knowing(kernels=agreed_kernels(reports))
+        known = planned.inputs.candidates.kernels
+        final = planned.knowing(kernels=without_returned(known, agreed_kernels(reports)))
         if final.config == planned.config:
             return _load(executor, final, seconds)
         shut_down_quietly(executor)  # it was told values that hold no more
@@ -92,6 +100,25 @@ def _one_round(
         shut_down_quietly(executor)
         raise
     return final
+
+
+def _failed_before(planned: PlannedStart) -> dict[str, str]:
+    """What the rounds before left out, with its reason."""
+    candidates = planned.inputs.candidates
+    return {**candidates.failed, **candidates.failed_backends}
+
+
+def _beyond_repair(error: DeviceError, failed: Mapping[str, str]) -> DeviceError:
+    """``error`` with what failed on the device before it."""
+    before = " ".join(
+        f"{name} failed at its first use: {reason.rstrip('. ')}." for name, reason in failed.items()
+    )
+    told = type(error)(
+        f"{error}. Before that, in the same start: {before} If it left the device unusable, start "
+        "again without it, with --op or --custom-ops."
+    )
+    told.device_index, told.rank, told.step_id = error.device_index, error.rank, error.step_id
+    return told
 
 
 def _load(executor: Executor, planned: PlannedStart, seconds: dict[str, float]) -> ReadyRanks:
@@ -111,9 +138,9 @@ def _without(error: ImplementationError, planned: PlannedStart) -> PlannedStart:
         ImplementationError: It was left out already, so leaving it out does not help.
     """
     problems = tuple(
-        f"{name} failed at its first use: {reason} It was asked for with {option}."
+        f"{name} failed at its first use: {reason} {insistence}"
         for name, reason in _sentences(error).items()
-        if (option := _insistence(name, planned))
+        if (insistence := _insistence(name, planned))
     )
     if problems:
         raise ConfigError(
@@ -121,11 +148,16 @@ def _without(error: ImplementationError, planned: PlannedStart) -> PlannedStart:
             "option out, or report the failure to the vendor:",
             problems,
         ) from error
-    if set(error.failures) <= set(planned.inputs.candidates.failed):
+    if set(error.failures) <= set(_failed_before(planned)):
         raise error
+    again = planned.knowing(failed=error.failures)
     for name, reason in _sentences(error).items():
-        _logger.warning("%s failed at its first use: %s Starting anew without it.", name, reason)
-    return planned.knowing(failed=error.failures)
+        # What something more general takes the place of is warned of as a fallback.
+        is_fallback = any(error.failures[name] in one.reason for one in again.plan.fallbacks)
+        level = logging.INFO if is_fallback else logging.WARNING
+        told = "%s failed at its first use: %s Starting anew without it."
+        _logger.log(level, told, name, reason)
+    return again
 
 
 def _sentences(error: ImplementationError) -> dict[str, str]:
@@ -133,14 +165,14 @@ def _sentences(error: ImplementationError) -> dict[str, str]:
 
 
 def _insistence(name: str, planned: PlannedStart) -> str:
-    """The option with which the user insists on an implementation; empty: nothing does."""
+    """How the user insists on an implementation, as a sentence; empty: nothing does."""
     args = planned.args
     for key, chosen in planned.inputs.switches.implementations.items():
         if chosen == name:
-            return f"--op {key}={name}"
+            return f"It was asked for with --op {key}={name}."
     backend = args.attention_backend
     if backend is not None and name in re.split("[=,]", backend.replace(" ", "")):
-        return f"--attention-backend {backend}"
+        return f"It was asked for with --attention-backend {backend}."
     if args.plan is not None:
-        return f"--plan {args.plan}"
-    return "--strict" if args.strict else ""
+        return f"It was asked for with --plan {args.plan}."
+    return "--strict refuses to go on without it." if args.strict else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dougong import envs
 from dougong.attention import load_backends
@@ -17,7 +17,7 @@ from dougong.contracts import (
 from dougong.describe import OpCandidate
 from dougong.engine.platform_answers import ask_platform
 from dougong.errors import PluginError
-from dougong.ops import OpRegistry
+from dougong.ops.registry import OpRegistry
 from dougong.planner import Candidates
 
 
@@ -47,6 +47,7 @@ def candidates_of(
         op_keys=registry.keys,
         quantization=_quantization(platform, registrations, capabilities),
         kernels=kernels,
+        notes=registry.notes,
     )
 
 
@@ -56,8 +57,14 @@ def condition_environment(ops: Iterable[OpCandidate]) -> dict[str, str]:
 
 
 def agreed_kernels(reports: Iterable[KernelReport]) -> KernelReport:
-    """One report for all ranks: a library is loaded where every rank has it, in one version."""
+    """One report for all ranks: a library is loaded where every rank has it, in one version.
+
+    Raises:
+        PluginError: A rank's answer is no report, or names no library.
+    """
     ranks = tuple(reports)
+    for rank, report in enumerate(ranks):
+        _check_report(rank, report)
     everywhere = set.intersection(*(set(report.loaded) for report in ranks)) if ranks else set()
     missing: dict[str, str] = {}
     for rank, report in enumerate(ranks):
@@ -70,6 +77,67 @@ def agreed_kernels(reports: Iterable[KernelReport]) -> KernelReport:
                 missing.setdefault(name, f"rank {rank} has {library}, and not every rank does")
     loaded = (library for report in ranks[:1] for library in report.loaded)
     return KernelReport(tuple(one for one in loaded if one in everywhere), missing)
+
+
+def without_returned(before: KernelReport | None, now: KernelReport) -> KernelReport:
+    """A later report, in which a library that was not there once stays away.
+
+    Whoever plans with what comes and goes never ends.
+
+    Args:
+        before: When the devices were opened the last time; ``None``: they were not.
+        now: When they were opened again.
+    """
+    if before is None:
+        return now
+    missing = {**now.missing, **before.missing}
+    for library in dict.fromkeys((*before.loaded, *now.loaded)):
+        name = library.partition(" ")[0]
+        if library not in before.loaded:
+            missing.setdefault(name, f"{library} was not there when the device was opened before")
+        elif library not in now.loaded:
+            missing.setdefault(name, f"{library} was not there when the device was opened again")
+    loaded = tuple(one for one in now.loaded if one in before.loaded)
+    return KernelReport(loaded, missing)
+
+
+def failures_by_kind(
+    candidates: Candidates, failures: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Failures of ops' implementations, and those of attention backends.
+
+    Names of the two do not share a namespace: one that both have is left out of both.
+    """
+    backends = {name: why for name, why in failures.items() if name in candidates.attention}
+    ops = {one.name for one in candidates.ops} | {one.kernel for one in candidates.quantization}
+    others = {name: why for name, why in failures.items() if name in ops or name not in backends}
+    return others, backends
+
+
+def _check_report(rank: int, report: object) -> None:
+    problem = "it is no KernelReport"
+    if isinstance(report, KernelReport):
+        problem = "; ".join(_report_problems(report))
+    if problem:
+        raise PluginError(
+            f"Rank {rank}: what Platform.import_kernels() found is told as {report!r}: {problem}. "
+            "Report this to the platform's vendor."
+        )
+
+
+def _report_problems(report: KernelReport) -> Iterator[str]:
+    loaded: object = report.loaded
+    missing: object = report.missing
+    if not isinstance(loaded, tuple | list) or not isinstance(missing, Mapping):
+        yield "loaded must be a tuple, and missing a mapping"
+        return
+    named = [("loaded", one) for one in loaded] + [("missing", one) for one in missing]
+    for where, name in named:
+        if not isinstance(name, str) or not name or name != name.strip():
+            yield f"{where} has {name!r}, which is no name of a library"
+    for name, why in missing.items():
+        if not isinstance(why, str):
+            yield f"missing has {why!r} as the reason of {name}, which is no text"
 
 
 def _quantization(

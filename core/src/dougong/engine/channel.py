@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from dougong.config import EngineArgs
+from dougong.engine.blame import told_blame
 from dougong.engine.commands import Command, Died, Event, Ready, Stop
 from dougong.engine.core import EngineCore
 from dougong.engine.loop import EngineLoop
@@ -35,8 +36,8 @@ def _death_message(cause: BaseException) -> str:
             "go on. Start a new one."
         )
     return (
-        f"The engine stopped and answers nothing more: {type(cause).__name__}: {cause}. "
-        "Start a new one."
+        f"The engine stopped and answers nothing more: {type(cause).__name__}: {cause}."
+        f"{told_blame(cause)} Start a new one."
     )
 
 

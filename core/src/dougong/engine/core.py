@@ -9,6 +9,7 @@ from typing import Any
 
 from dougong.config import EngineArgs
 from dougong.contracts import StepStats
+from dougong.engine.blame import note_blame
 from dougong.engine.bring_up import shut_down_quietly
 from dougong.engine.preparation import Preparation
 from dougong.engine.startup import StartedEngine, start_engine
@@ -52,6 +53,7 @@ class EngineCore:
         self._scheduler = started.scheduler
         self._executor = started.executor
         self._hooks = started.loaded.hooks
+        self._registrations = started.loaded.registrations
         self._wants_steps = self._hooks.wants_steps
         for line in self.report.lines():
             _logger.info("%s", line)
@@ -95,7 +97,11 @@ class EngineCore:
         if step is None:
             return []
         scheduled = perf_counter()
-        output = self._executor.execute(step)
+        try:
+            output = self._executor.execute(step)
+        except Exception as exc:
+            note_blame(exc, self.report.plan, self._registrations)
+            raise
         computed = perf_counter()
         deltas = self._scheduler.update(output)
         end = perf_counter()

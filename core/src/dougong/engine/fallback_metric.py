@@ -49,6 +49,13 @@ def count_fallbacks(plan: ExecutionPlan, registry: CollectorRegistry) -> Fallbac
     return collector
 
 
+def metrics_of(plan: ExecutionPlan) -> CollectorRegistry:
+    """A registry of one engine's own, with its fallbacks in it."""
+    registry = CollectorRegistry()
+    count_fallbacks(plan, registry)
+    return registry
+
+
 def _family() -> CounterMetricFamily:
     return CounterMetricFamily(
         _NAME, "Something more general runs in the place of something specialised.", labels=_LABELS

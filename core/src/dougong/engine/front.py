@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from dougong.engine.prompts import (
     Message,
@@ -23,6 +25,9 @@ from dougong.errors import DougongError, RequestError
 from dougong.log import get_logger
 from dougong.messages import Request, RequestDelta, SamplingParams
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
 _logger = get_logger(__name__)
 
 
@@ -39,6 +44,7 @@ class FrontEnd:
 
     def __init__(self, tokenizer: Tokenizer, report: StartReport) -> None:
         self.tokenizer = tokenizer
+        self._plan = report.plan
         self._vocab_size = report.vocab_size
         self._limits = report.limits
         self._states: dict[str, RequestState] = {}
@@ -46,6 +52,13 @@ class FrontEnd:
         self._numbers = itertools.count()
         eos_token_ids = _inside(tokenizer.stop_token_ids, report.vocab_size)
         self._maker = EngineRequestMaker(eos_token_ids, random.Random(report.seed))
+
+    @cached_property
+    def metrics(self) -> CollectorRegistry:
+        """Of this engine alone, wherever it runs."""
+        from dougong.engine.fallback_metric import metrics_of  # takes as long as a whole step
+
+        return metrics_of(self._plan)
 
     def num_requests(self) -> int:
         """Requests that have not ended."""

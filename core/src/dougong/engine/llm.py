@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dougong.config import EngineArgs, EngineOptions
 from dougong.engine.chat_template import resolve_chat_template
@@ -21,6 +21,9 @@ from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import EngineDeadError, RequestError
 from dougong.messages import Request, RequestOutput, SamplingParams
 from dougong.planner import ExecutionPlan
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 Params = SamplingParams | Sequence[SamplingParams] | None
 
@@ -82,6 +85,11 @@ class LLM:
     def plan(self) -> ExecutionPlan:
         """What runs, what was passed over or fell back, and why."""
         return self.report.plan
+
+    @property
+    def metrics(self) -> CollectorRegistry:
+        """Prometheus metrics of this engine alone; no other engine and no process shares them."""
+        return self._front.metrics
 
     def stats(self) -> EngineStats:
         """The engine now."""

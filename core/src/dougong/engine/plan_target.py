@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dougong.contracts import Capabilities, ConfigChange, ConfigView, KernelReport, Registration
-from dougong.engine.candidates import candidates_of
+from dougong.engine.candidates import candidates_of, condition_environment
 from dougong.engine.platform_answers import ask_platform, capabilities_of
 from dougong.planner import Candidates
 from dougong.platforms import LoadedPlatform, Verdict
 from dougong.platforms.selection import Selection
-from dougong.platforms.table import CPU
+from dougong.platforms.table import CPU, PluginRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,7 @@ class PlanTarget:
         capabilities: Of the device.
         candidates: What it offers.
         registrations: Models and ops of plugins.
+        environment: Variables that conditions name and that are set.
         propose: `Platform.check_and_update_config`.
     """
 
@@ -36,6 +37,7 @@ class PlanTarget:
     candidates: Candidates
     not_here: Mapping[str, str]
     registrations: tuple[Registration, ...]
+    environment: Mapping[str, str]
     propose: Callable[[ConfigView], Sequence[ConfigChange]]
 
 
@@ -58,14 +60,16 @@ def target_here(
     platform, selection = loaded.platform, loaded.selection
     if capabilities is None:
         capabilities = capabilities_of(loaded, device_index(loaded))
+    candidates = candidates_of(platform, loaded.registrations, capabilities, kernels)
     return PlanTarget(
         platform=selection.platform,
         wheel=selection.row.wheel,
         reasons=selection.reasons,
         capabilities=capabilities,
-        candidates=candidates_of(platform, loaded.registrations, capabilities, kernels),
+        candidates=candidates,
         not_here=_platforms_not_here(selection),
         registrations=loaded.registrations,
+        environment=condition_environment(candidates.ops),
         propose=lambda view: ask_platform(
             platform.name,
             "check_and_update_config",
@@ -85,5 +89,10 @@ def _platforms_not_here(selection: Selection) -> dict[str, str]:
     return {
         row.name: row.reason
         for row in selection.table.rows
-        if row.verdict is Verdict.NOT_HERE and not row.is_extension
+        if row.verdict is Verdict.NOT_HERE and not row.is_extension and _is_automatic(row)
     }
+
+
+def _is_automatic(row: PluginRow) -> bool:
+    """Whether a plugin would have been taken if its device were here."""
+    return row.plugin is None or row.plugin.auto_select

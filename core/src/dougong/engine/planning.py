@@ -11,36 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from dougong.checkpoint import (
-    CheckpointFiles,
-    WeightSummary,
-    find_weight_summary,
-    read_config,
-    resolve_reference,
-)
-from dougong.config import (
-    EngineArgs,
-    EngineConfig,
-    ModelConfig,
-    Resolution,
-    resolve,
-    view_of_wishes,
-)
+from dougong.checkpoint import CheckpointFiles, resolve_reference
+from dougong.config import EngineArgs, EngineConfig, resolve, view_of_wishes
 from dougong.config.op_switches import OpSwitches, parse_op_switches
 from dougong.contracts import Capabilities, KernelReport
-from dougong.describe import describe_model, describe_needs
-from dougong.engine.candidates import condition_environment
+from dougong.engine.candidates import agreed_kernels, failures_by_kind
 from dougong.engine.file_target import target_in_file
 from dougong.engine.kv_sizing import with_block_size
 from dougong.engine.one_device import open_present_device
+from dougong.engine.outlined_model import outlined_model
 from dougong.engine.plan_target import PlanTarget, device_index, target_here
 from dougong.engine.saved_plan import check_same_plan, saved_kernels, with_saved_choices
-from dougong.errors import CheckpointError, ConfigError
-from dougong.models.outline import ModelOutline, outline_model
+from dougong.errors import ConfigError
 from dougong.models.registry import ModelRegistry
-from dougong.planner import ExecutionPlan, PlanInputs, plan
+from dougong.planner import Candidates, ExecutionPlan, PlanInputs, plan
 from dougong.platforms import LoadedPlatform, read_kernels
 
 
@@ -72,20 +56,18 @@ class PlannedStart:
 
         Args:
             kernels: What the ranks could import; ``None``: as before.
-            failed: Implementation → how it failed at its first use, beside those known before.
+            failed: Implementation or backend → how it failed at its first use, beside those known
+                before.
 
         Raises:
             ConfigError: As `plan_start`.
             PluginError: As `plan_start`.
         """
-        before = self.inputs.candidates
-        candidates = replace(
-            before,
-            kernels=before.kernels if kernels is None else kernels,
-            failed={**before.failed, **(failed or {})},
-        )
+        candidates = _without(self.inputs.candidates, failed or {})
+        if kernels is not None:
+            candidates = replace(candidates, kernels=kernels)
         inputs = replace(self.inputs, candidates=candidates)
-        return _planned(self.args, inputs, self.knows_weights)
+        return _planned(self.args, inputs, knows_weights=self.knows_weights)
 
 
 def plan_start(
@@ -105,7 +87,7 @@ def plan_start(
         files: The checkpoint; its weight files may be missing.
         capabilities: Of the device, where somebody asked before; ``None``: asked now.
         kernels: What the ranks could import; ``None``: nobody has tried yet.
-        failed: Implementation → how it failed at its first use.
+        failed: Implementation or backend → how it failed at its first use.
 
     Raises:
         ConfigError: What was asked for cannot work; every problem with every candidate's reason.
@@ -113,8 +95,7 @@ def plan_start(
         DeviceError: The device does not answer.
     """
     target = target_here(loaded, capabilities, kernels)
-    if failed:
-        target = replace(target, candidates=replace(target.candidates, failed=failed))
+    target = replace(target, candidates=_without(target.candidates, failed or {}))
     return _plan_for(with_saved_choices(args), target, files)
 
 
@@ -139,7 +120,8 @@ def explain(args: EngineArgs, capability_path: Path | None = None) -> ExecutionP
     loaded = open_present_device(args)
     planned = _explain(args, target_here(loaded))
     # What is refused without them is refused before they are tried.
-    return planned.knowing(kernels=read_kernels(loaded, device_index(loaded))).plan
+    kernels = agreed_kernels([read_kernels(loaded, device_index(loaded))])
+    return planned.knowing(kernels=kernels).plan
 
 
 def _explain(args: EngineArgs, target: PlanTarget) -> PlannedStart:
@@ -148,41 +130,44 @@ def _explain(args: EngineArgs, target: PlanTarget) -> PlannedStart:
 
 
 def _plan_for(args: EngineArgs, target: PlanTarget, files: CheckpointFiles) -> PlannedStart:
-    hf_config, weights = read_config(files), _usable_summary(files)
-    registry = ModelRegistry(target.registrations)
-    model = describe_model(files, hf_config, weights, registry.names(), num_parameters=0)
-    outline = _outline(registry, model)
-    if weights is None:
-        model = replace(model, num_parameters=outline.num_parameters)
-    needs = describe_needs(
-        files,
-        hf_config,
-        weights,
-        architecture=model.architecture,
-        num_parameters=outline.num_parameters,
+    switches, problems = _read_switches(args, target)
+    with _told_with(problems, files.reference, only_beside=True):
+        told = outlined_model(files, ModelRegistry(target.registrations))
+        changes = target.propose(view_of_wishes(args, told.model))
+    resolution = resolve(
+        args, told.model, target.capabilities, platform=target.platform, changes=changes
     )
-    resolution, switches, problems = _settle(args, model, target)
+    max_model_len = resolution.config.scheduler.max_model_len
     inputs = PlanInputs(
-        needs=replace(needs, ops=outline.ops, attention=outline.attention),
+        needs=told.needs,
         config=resolution.config,
         decisions=resolution.decisions,
         capabilities=target.capabilities,
         candidates=target.candidates,
-        switches=switches,
+        # Of a model that cannot be built nobody knows which ops it has.
+        switches=OpSwitches() if told.refusal else switches,
         platform=target.platform,
         platform_wheel=target.wheel,
         platform_reasons=target.reasons,
         platforms_not_here=target.not_here,
-        environment=condition_environment(target.candidates.ops),
+        environment=target.environment,
+        readable_formats=told.readable_formats,
         is_strict=bool(args.strict),
         choices=args.choices,
+        checkpoint=told.identity,
+        notes=told.notes(max_model_len),
     )
-    with _told_with(problems, model.reference):
-        return _planned(args, inputs, weights is not None)
+    problems = (*resolution.problems, *problems)
+    if told.refusal:
+        raise _refused_with(told.refusal, inputs, problems)
+    return _planned(args, inputs, knows_weights=told.knows_weights, problems=problems)
 
 
-def _planned(args: EngineArgs, inputs: PlanInputs, knows_weights: bool) -> PlannedStart:
-    decided = plan(inputs)
+def _planned(
+    args: EngineArgs, inputs: PlanInputs, *, knows_weights: bool, problems: Sequence[str] = ()
+) -> PlannedStart:
+    with _told_with(problems, inputs.config.model.reference):
+        decided = plan(inputs)
     # Until libraries were tried, those of a saved plan are taken to be there: everything else that
     # changed since is refused before a device is opened.
     assumed = saved_kernels(args) if inputs.candidates.kernels is None else None
@@ -190,48 +175,38 @@ def _planned(args: EngineArgs, inputs: PlanInputs, knows_weights: bool) -> Plann
     return PlannedStart(args, inputs, decided, knows_weights)
 
 
+def _refused_with(refusal: ConfigError, inputs: PlanInputs, problems: Sequence[str]) -> ConfigError:
+    """The refusal of a model, with whatever else is wrong."""
+    try:
+        with _told_with(problems, inputs.config.model.reference):
+            plan(inputs)
+    except ConfigError as exc:
+        told = (*(refusal.problems or (str(refusal),)), *(exc.problems or (str(exc),)))
+        return ConfigError(f"{inputs.config.model.reference} cannot run as asked:", told)
+    return refusal
+
+
+def _without(candidates: Candidates, failed: Mapping[str, str]) -> Candidates:
+    """The same without what failed at its first use, as known before and now."""
+    ops, backends = failures_by_kind(candidates, failed)
+    return replace(
+        candidates,
+        failed={**candidates.failed, **ops},
+        failed_backends={**candidates.failed_backends, **backends},
+    )
+
+
 def _with_kernels(inputs: PlanInputs, kernels: KernelReport) -> PlanInputs:
     return replace(inputs, candidates=replace(inputs.candidates, kernels=kernels))
 
 
-def _usable_summary(files: CheckpointFiles) -> WeightSummary | None:
-    """Of the weight files; ``None`` where they are missing, or damaged, which is told later."""
-    try:
-        return find_weight_summary(files)
-    except CheckpointError:
-        return None
-
-
-def _outline(registry: ModelRegistry, model: ModelConfig) -> ModelOutline:
-    dtype = getattr(torch, model.dtype, None)
-    return outline_model(
-        registry.resolve([model.architecture]),
-        {**model.hf_config, "tie_word_embeddings": model.is_tied},
-        dtype if isinstance(dtype, torch.dtype) else torch.float32,
-    )
-
-
-def _settle(
-    args: EngineArgs, model: ModelConfig, target: PlanTarget
-) -> tuple[Resolution, OpSwitches, tuple[str, ...]]:
-    """Both kinds of options, with the problems that do not keep planning from finding more.
-
-    Raises:
-        ConfigError: Nothing can be planned with what was asked for.
-    """
-    problems: list[str] = []
+def _read_switches(args: EngineArgs, target: PlanTarget) -> tuple[OpSwitches, tuple[str, ...]]:
+    """What was said of ops, and what is wrong with it."""
     try:
         known = target.candidates.op_keys
-        switches = parse_op_switches(args.custom_ops, args.op or (), known)
+        return parse_op_switches(args.custom_ops, args.op or (), known), ()
     except ConfigError as exc:
-        switches = OpSwitches()
-        problems.extend(exc.problems or (str(exc),))
-    with _told_with(problems, model.reference, only_beside=True):
-        changes = target.propose(view_of_wishes(args, model))
-        resolution = resolve(
-            args, model, target.capabilities, platform=target.platform, changes=changes
-        )
-    return resolution, switches, (*resolution.problems, *problems)
+        return OpSwitches(), exc.problems or (str(exc),)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dougong.config import CommandDefault, EngineArgs
+from dougong.config.same_choice import is_same_choice
 from dougong.contracts import KernelReport
 from dougong.errors import ConfigError
 from dougong.planner import ExecutionPlan
@@ -15,6 +16,7 @@ from dougong.planner.record import plan_from_json
 _SIZED_BY_FREE_MEMORY = ("max_num_seqs", "max_num_batched_tokens")
 """Values that follow from the memory that happens to be free, and that decide which kernels can be
 reached: they are taken from the plan."""
+_KV_SIZES = ("num_kv_blocks", "kv_cache_memory_bytes")
 
 
 def with_saved_choices(args: EngineArgs) -> EngineArgs:
@@ -29,10 +31,12 @@ def with_saved_choices(args: EngineArgs) -> EngineArgs:
         return args
     saved = _read(args.plan)
     problems = tuple(
-        f"{name}={getattr(args, name)} was asked for, and the plan was made with {name}={value}. "
+        f"{name}={getattr(args, name)} was asked for, and the plan was made with {other}={value}. "
         "Leave the option out, or save a plan with the new value."
-        for name, value in saved.choices.items()
-        if name in args.explicit and args.choices.get(name) != value
+        for other, value in saved.choices.items()
+        for name in _meaning_the_same(other)
+        if name in args.explicit
+        and (name != other or not is_same_choice(name, getattr(args, name), value))
     )
     if problems:
         raise ConfigError(f"--plan {args.plan} contradicts other options:", problems)
@@ -49,6 +53,11 @@ def with_saved_choices(args: EngineArgs) -> EngineArgs:
             f"--plan {args.plan} asks for what this version does not understand: {exc} "
             "Save a new plan."
         ) from exc
+
+
+def _meaning_the_same(name: str) -> tuple[str, ...]:
+    """Options that give the same thing a value, among them ``name``."""
+    return _KV_SIZES if name in _KV_SIZES else (name,)
 
 
 def saved_kernels(args: EngineArgs) -> KernelReport | None:
@@ -89,4 +98,5 @@ def _read(path: str) -> ExecutionPlan:
     try:
         return plan_from_json(text)
     except ConfigError as exc:
-        raise ConfigError(f"--plan {path}: {exc}", exc.problems) from exc
+        first = str(exc).partition("\n")[0]
+        raise ConfigError(f"--plan {path}: {first}", exc.problems) from exc

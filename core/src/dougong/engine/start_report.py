@@ -91,10 +91,10 @@ class StartReport:
         return start_block(self)
 
     def warnings(self) -> tuple[str, ...]:
-        """Fallbacks and oddities, one sentence each, none of them twice."""
+        """Fallbacks, notes of the plan and oddities, one sentence each, none of them twice."""
         known = set(map(str, self.plan.fallbacks))
         notes = (note for note in self.notes if note not in known)
-        return tuple(dict.fromkeys((*fallback_warnings(self.plan), *notes)))
+        return tuple(dict.fromkeys((*fallback_warnings(self.plan), *self.plan.notes, *notes)))
 
     @property
     def attention_backends(self) -> dict[str, int]:

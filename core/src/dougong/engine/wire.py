@@ -82,7 +82,11 @@ def _not_plain(cause: Exception) -> PluginError:
 def _portable(error: BaseException) -> DougongError:
     """An error that means the same in another process, with its traceback as a note."""
     trace = traceback.TracebackException.from_exception(error)  # knows errors without a text
-    portable = _try_copy(error) or DougongError(f"{type(error).__name__}: {trace}")
+    portable = _try_copy(error)
+    if portable is None:
+        portable = DougongError(f"{type(error).__name__}: {trace}")
+        for note in getattr(error, "__notes__", ()):
+            portable.add_note(note)
     lines = "".join(trace.format()).rstrip()
     portable.add_note(f"In the engine's process:\n{lines}")
     return portable

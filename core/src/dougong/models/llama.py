@@ -19,7 +19,7 @@ from dougong.ops import (
     GateUpAct,
     Linear,
     LMHead,
-    RotaryEmbedding,
+    QKVNormRope,
 )
 
 
@@ -34,10 +34,11 @@ class LlamaForCausalLM(CausalLM):
     ) -> None:
         super().__init__(hf_config, dtype, max_model_len)
         settings = self.read_settings(hf_config)
-        rotary = make_rotary(settings, max_model_len)
+        num_positions = max_model_len or default_num_positions(settings.rotary)
+        cos_sin = make_table(settings.rotary, num_positions)  # one for all layers
         self.embed_tokens = Embedding(settings.vocab_size, settings.hidden_size, dtype)
         self.layers = nn.ModuleList(
-            LlamaLayer(settings, index, rotary, dtype)
+            LlamaLayer(settings, index, cos_sin, dtype)
             for index in range(settings.num_hidden_layers)
         )
         self.norm = FusedAddRMSNorm(settings.hidden_size, settings.rms_norm_eps, dtype)
@@ -85,13 +86,13 @@ class LlamaLayer(nn.Module):
         self,
         settings: DecoderSettings,
         layer_index: int,
-        rotary: RotaryEmbedding,
+        cos_sin: torch.Tensor,
         dtype: torch.dtype,
     ) -> None:
         super().__init__()
         hidden, eps = settings.hidden_size, settings.rms_norm_eps
         self.input_norm = FusedAddRMSNorm(hidden, eps, dtype)
-        self.attention = LlamaAttention(settings, layer_index, rotary, dtype)
+        self.attention = LlamaAttention(settings, layer_index, cos_sin, dtype)
         self.post_attention_norm = FusedAddRMSNorm(hidden, eps, dtype)
         self.mlp = LlamaMLP(settings, dtype)
 
@@ -122,17 +123,16 @@ class LlamaAttention(nn.Module):
         self,
         settings: DecoderSettings,
         layer_index: int,
-        rotary: RotaryEmbedding,
+        cos_sin: torch.Tensor,
         dtype: torch.dtype,
     ) -> None:
         super().__init__()
         heads, kv_heads = settings.num_attention_heads, settings.num_key_value_heads
         head_dim, hidden = settings.head_dim, settings.hidden_size
-        self.split = (heads, kv_heads, kv_heads)
-        self.head_dim = head_dim
-        qkv_rows = sum(self.split) * head_dim
-        self.qkv = Linear(hidden, qkv_rows, settings.attention_bias, dtype)
-        self.rotary = rotary
+        self.rows = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim}
+        self.qkv = Linear(hidden, sum(self.rows.values()), settings.attention_bias, dtype)
+        rotary_dim = settings.rotary.rotary_dim
+        self.norm_rope = QKVNormRope(heads, kv_heads, head_dim, rotary_dim, cos_sin, dtype)
         self.attention = Attention(
             layer_index, heads, kv_heads, head_dim, head_dim**-0.5, settings.sliding_window
         )
@@ -141,17 +141,13 @@ class LlamaAttention(nn.Module):
     def __call__(
         self, x: torch.Tensor, positions: torch.Tensor, step: AttentionStep
     ) -> torch.Tensor:
-        q, k, v = self.qkv(x).view(x.shape[0], -1, self.head_dim).split(self.split, dim=1)
-        q, k = self.rotary(positions, q, k)
+        q, k, v = self.norm_rope(self.qkv(x), positions)
         y: torch.Tensor = self.out(self.attention(q, k, v, step))
         return y
 
     def targets(self, prefix: str) -> Iterator[tuple[str, WeightTarget]]:
         """q, k and v side by side in one matrix."""
-        sizes = {
-            f"{prefix}.{letter}_proj": heads * self.head_dim
-            for letter, heads in zip("qkv", self.split, strict=True)
-        }
+        sizes = {f"{prefix}.{letter}_proj": rows for letter, rows in self.rows.items()}
         yield from stacked_targets(self.qkv, sizes)
         yield from stacked_targets(self.out, {f"{prefix}.o_proj": self.out.weight.shape[0]})
 
@@ -178,7 +174,9 @@ class LlamaMLP(nn.Module):
         yield from stacked_targets(self.down, {f"{prefix}.down_proj": hidden})
 
 
-def stacked_targets(linear: Linear, sizes: Mapping[str, int]) -> Iterator[tuple[str, WeightTarget]]:
+def stacked_targets(
+    linear: Linear | GateUpAct, sizes: Mapping[str, int]
+) -> Iterator[tuple[str, WeightTarget]]:
     """Targets of projections whose weights, and biases, lie one after the other in ``linear``.
 
     Args:
@@ -192,10 +190,3 @@ def stacked_targets(linear: Linear, sizes: Mapping[str, int]) -> Iterator[tuple[
         if linear.bias is not None:
             yield f"{name}.bias", WeightTarget(linear.bias, rows)
         start += num_rows
-
-
-def make_rotary(settings: DecoderSettings, max_model_len: int | None) -> RotaryEmbedding:
-    """The rotary op, one for all layers, on the default device."""
-    num_positions = max_model_len or default_num_positions(settings.rotary)
-    table = make_table(settings.rotary, num_positions)
-    return RotaryEmbedding(settings.head_dim, settings.rotary.rotary_dim, table)

@@ -12,10 +12,10 @@ from dougong.attention import outline_attention
 from dougong.describe import AttentionNeed, OpSite
 from dougong.errors import DougongError, PluginError
 from dougong.models.causal_lm import CausalLM
-from dougong.ops import outline_ops
+from dougong.ops.assignments import SAMPLER_PREFIX
+from dougong.ops.outline import outline_ops
 from dougong.sampling import Sampler
 
-SAMPLER_PREFIX = "sampler."
 _META = torch.device("meta")
 
 

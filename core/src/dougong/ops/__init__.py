@@ -16,23 +16,18 @@ from dougong.contracts import (
 )
 from dougong.contracts.rank_plan import NATIVE
 from dougong.ops.activation import GeluAndMul, SiluAndMul
-from dougong.ops.binding import BindReport, bind_ops
 from dougong.ops.catalog import OP_KEYS, OPS
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.embedding import Embedding, LMHead
-from dougong.ops.first_use import watch_first_use
 from dougong.ops.layer_norm import LayerNorm
 from dougong.ops.linear import GateUpAct, Linear
 from dougong.ops.marks import register_kernel, register_op
 from dougong.ops.moe import MoEExperts, MoERoute
 from dougong.ops.norm import FusedAddRMSNorm, RMSNorm
-from dougong.ops.outline import outline_ops
-from dougong.ops.overrides import overriding
 from dougong.ops.penalties import Penalties
 from dougong.ops.qkv_norm_rope import QKVNormRope
 from dougong.ops.quant_formats import QUANT_FORMATS, QuantFormat
 from dougong.ops.quantize import Dequantize, Quantize
-from dougong.ops.registry import OpRegistry
 from dougong.ops.rotary import RotaryEmbedding
 from dougong.ops.sampling import GreedySample, Logprobs, TopKTopP
 
@@ -44,7 +39,6 @@ __all__ = [
     "AtLeast",
     "AtMost",
     "Between",
-    "BindReport",
     "BindRequest",
     "CustomOp",
     "Dequantize",
@@ -62,7 +56,6 @@ __all__ = [
     "MultipleOf",
     "Needs",
     "OneOf",
-    "OpRegistry",
     "Penalties",
     "QKVNormRope",
     "QuantFormat",
@@ -71,10 +64,6 @@ __all__ = [
     "RotaryEmbedding",
     "SiluAndMul",
     "TopKTopP",
-    "bind_ops",
-    "outline_ops",
-    "overriding",
     "register_kernel",
     "register_op",
-    "watch_first_use",
 ]

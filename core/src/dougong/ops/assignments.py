@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dougong.contracts import OpAssignment, PluginError
+from dougong.contracts import OpAssignment, OpPiece, PluginError
 from dougong.contracts.rank_plan import NATIVE
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.implementation import Implementation
@@ -44,7 +44,8 @@ def resolve_assignments(
         prefix: Of the paths that belong to ``ops``; empty: all but the sampler's do.
 
     Raises:
-        PluginError: The plan and what was built differ; every difference is listed.
+        PluginError: The plan and what was built differ; every difference is listed. What lies
+            below an op that was made of an out-of-tree class is that class's own and may differ.
     """
     problems: list[str] = []
     by_path: dict[str, OpAssignment] = {}
@@ -54,12 +55,17 @@ def resolve_assignments(
         problems.extend(pieces if own else ())
         problems.extend(f"{path} is assigned twice" for path in own if path in by_path)
         by_path.update(dict.fromkeys(own, assignment))
+    outer = [path for path, op in ops.items() if registry.is_out_of_tree(op)]
     for path, op in ops.items():
-        problems.extend(_op_problems(path, op, by_path.get(path), registry))
+        told = list(_op_problems(path, op, by_path.get(path), registry))
+        if told and _is_below(path, outer, prefix):
+            by_path[path] = OpAssignment(key=op.key, paths=(path,), pieces=(OpPiece(NATIVE),))
+        else:
+            problems.extend(told)
     problems.extend(
         f"op {assignment.key} is assigned at {path}, where there is no op"
         for path, assignment in by_path.items()
-        if path not in ops
+        if path not in ops and not _is_below(path, outer, prefix)
     )
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in dict.fromkeys(problems))
@@ -72,6 +78,11 @@ def resolve_assignments(
 
 def _belongs(path: str, prefix: str) -> bool:
     return path.startswith(prefix) if prefix else not path.startswith(SAMPLER_PREFIX)
+
+
+def _is_below(path: str, outer: Iterable[str], prefix: str) -> bool:
+    """Whether a path lies inside an op at one of ``outer``; at the top, that is the prefix."""
+    return any(path != one and (one == prefix or path.startswith(f"{one}.")) for one in outer)
 
 
 def _pieces(assignment: OpAssignment, registry: OpRegistry) -> tuple[PlannedPiece, ...]:

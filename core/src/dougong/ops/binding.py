@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
 
-from dougong.contracts import ImplementationError, OpAssignment
+from dougong.contracts import ImplementationError, OpAssignment, PluginError
 from dougong.contracts.rank_plan import NATIVE
 from dougong.ops.assignments import PlannedPiece, resolve_assignments
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.dispatch import BoundPiece, with_extra
 from dougong.ops.failures import blames_implementation, reason_of
+from dougong.ops.guard import Classified
 from dougong.ops.implementation import Implementation
-from dougong.ops.outline import named_ops
+from dougong.ops.outline import checked_ops
 from dougong.ops.registry import OpRegistry
-
-Classified = Callable[[], AbstractContextManager[None]]
+from dougong.ops.sharing import note_sharers
 
 
 @dataclass(slots=True)
@@ -55,6 +55,10 @@ def bind_ops(
 ) -> BindReport:
     """Bind every `CustomOp` under ``module`` as assigned, after its weights are loaded.
 
+    Each op's `CustomOp.post_load` is called first. Ops below one that was made of an out-of-tree
+    class are that class's own: they run native unless the plan gives them something, and what the
+    plan gives to ops that the class left out is ignored.
+
     Args:
         module: Built inside `OpRegistry.overriding` with the same assignments.
         registry: Of this engine.
@@ -66,36 +70,80 @@ def bind_ops(
 
     Raises:
         ImplementationError: Implementations could not be made; all of them are named.
-        PluginError: The plan does not fit what was built; every difference is listed.
+        PluginError: The plan does not fit what was built; every difference is listed. Or the
+            ``post_load`` of a plugin's own op raised, or an op has another's key.
         DeviceError: The device failed, which is no implementation's fault.
     """
-    ops = {prefix + path: op for path, op in named_ops(module)}
+    ops = {prefix + path: op for path, op in checked_ops(module)}
     planned = resolve_assignments(ops, assignments, registry, prefix)
     for path, op in ops.items():
         op.path = path
         op.assigned = tuple(dict.fromkeys(piece.name for piece in planned[path]))
-    failures: dict[str, Exception] = {}
-    reasons: dict[str, str] = {}
+    note_sharers(module, ops)
+    failed = _Failed()
     for path, op in ops.items():
-        pieces = []
-        for piece in planned[path]:
-            if piece.name in failures:
-                continue  # it would fail again
-            try:
-                with classified():
-                    call = _callable_for(op, piece)
-            except Exception as exc:
-                if not blames_implementation(exc):
-                    raise
-                failures[piece.name] = exc
-                reasons[piece.name] = f"making it for op {op.key} at {path}: {reason_of(exc)}"
-            else:
-                pieces.append(BoundPiece(piece.name, call, piece.up_to))
-        if not failures:
+        _post_load(op, planned[path], classified, failed)
+    for path, op in ops.items():
+        pieces = _made(op, planned[path], classified, failed)
+        if not failed.reasons:
             op.bind_pieces(pieces)
-    if failures:
-        raise ImplementationError(reasons) from next(iter(failures.values()))
+    if failed.cause is not None:
+        raise ImplementationError(failed.reasons) from failed.cause
     return _report(ops)
+
+
+@dataclass(slots=True)
+class _Failed:
+    """Implementations that could not be made, and the first exception."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    cause: Exception | None = None
+
+    def add(self, name: str, reason: str, exc: Exception) -> None:
+        self.reasons.setdefault(name, f"{reason}: {reason_of(exc)}")
+        self.cause = self.cause or exc
+
+
+def _post_load(
+    op: CustomOp, pieces: Sequence[PlannedPiece], classified: Classified, failed: _Failed
+) -> None:
+    if type(op).post_load is CustomOp.post_load:
+        return
+    classes = (one for one in pieces if one.implementation and one.implementation.is_op_class)
+    owner = next(classes, None)
+    if owner is not None and owner.name in failed.reasons:
+        return  # it would fail again
+    try:
+        with classified():
+            op.post_load()
+    except Exception as exc:
+        if not blames_implementation(exc):
+            raise
+        where = f"post_load of op {op.key} at {op.path}"
+        if owner is None:
+            raise PluginError(f"{where} raised {reason_of(exc)}") from exc
+        failed.add(owner.name, where, exc)
+
+
+def _made(
+    op: CustomOp, pieces: Sequence[PlannedPiece], classified: Classified, failed: _Failed
+) -> list[BoundPiece]:
+    """The op's implementations, but for those that failed."""
+    made = []
+    for piece in pieces:
+        if piece.name in failed.reasons:
+            continue  # it would fail again
+        try:
+            with classified():
+                call = _callable_for(op, piece)
+        except Exception as exc:
+            if not blames_implementation(exc):
+                raise
+            failed.add(piece.name, f"making it for op {op.key} at {op.path}", exc)
+        else:
+            mutates = piece.implementation.mutates if piece.implementation else ()
+            made.append(BoundPiece(piece.name, call, piece.up_to, mutates))
+    return made
 
 
 def _callable_for(op: CustomOp, piece: PlannedPiece) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import nn
 
-from dougong.contracts import Property
+from dougong.contracts import Needs, Property
 from dougong.contracts.rank_plan import NATIVE
 from dougong.ops.dispatch import BoundPiece, by_tokens
 from dougong.ops.marks import mark_class
@@ -21,9 +21,12 @@ class CustomOp(nn.Module, metaclass=OpType):
     """A computation a vendor may want to own.
 
     ``forward_native`` says what the op means, in plain torch: portable fallback and oracle in one.
-    Calling the op runs what was bound to it, with positional arguments and no look-up between;
-    hooks of ``nn.Module`` are not run. Where implementations differ by token count, the rows of the
-    first argument are counted.
+    Calling the op runs what was bound to it with no look-up between; hooks of ``nn.Module`` are not
+    run. Ops are called by position, never with keywords. Where implementations differ by token
+    count, the rows of the first argument are counted.
+
+    A subclass that means something else, with a ``forward_native`` of its own, is another op and
+    has a key of its own.
 
     Attributes:
         key: The op's stable name in the catalogue.
@@ -32,8 +35,10 @@ class CustomOp(nn.Module, metaclass=OpType):
         may_mutate: Arguments of the op that an implementation may overwrite.
         implementation: Name of what is bound; ``"native"`` until something else is. Several are
             named with the token counts they are for.
-        assigned: Names of all implementations that the plan gives this op. Known before the first
-            one is made, so that one which is alone may keep the only copy of a weight.
+        assigned: Names of all implementations that the plan gives this op; known before the first
+            one is made.
+        sharers: Other modules that hold memory of this op's weights or buffers: tied ones, and a
+            fused slot around it that may read them. Known before the first implementation is made.
         path: Of the op in the model; empty until it is bound.
         pieces: What is bound, by token count.
     """
@@ -47,6 +52,7 @@ class CustomOp(nn.Module, metaclass=OpType):
     _bound: Callable[..., Any]
     implementation: str
     assigned: tuple[str, ...]
+    sharers: tuple[nn.Module, ...]
     path: str
     pieces: tuple[BoundPiece, ...]
 
@@ -54,6 +60,7 @@ class CustomOp(nn.Module, metaclass=OpType):
         super().__init__()
         self.path = ""
         self.assigned = (NATIVE,)
+        self.sharers = ()
         self.bind(NATIVE, self.forward_native)
 
     @classmethod
@@ -65,7 +72,9 @@ class CustomOp(nn.Module, metaclass=OpType):
         raise TypeError(f"{cls.__qualname__} defines no example(), so nobody can try it")
 
     @staticmethod
-    def register_oot(key: str, *, name: str | None = None) -> Callable[[_T], _T]:
+    def register_oot(
+        key: str, *, name: str | None = None, when: Needs | None = None
+    ) -> Callable[[_T], _T]:
         """Mark a class that takes an op's place; nothing is registered before the loader reads it.
 
         The class derives from the op's, is made with the same arguments, and computes in
@@ -74,11 +83,14 @@ class CustomOp(nn.Module, metaclass=OpType):
         Args:
             key: The op's key.
             name: Namespaced and unique; ``None``: ``"<plugin>/<class>"``.
+            when: Conditions, as a kernel's; ``None``: always. Where they do not hold, the op is
+                made of the core's class. Properties are asked of an op as it is made.
 
         Raises:
-            ContractError: What is marked is no class, or the name is not namespaced.
+            ContractError: What is marked is no class, the name is not namespaced, or the conditions
+                are none.
         """
-        return mark_class(key, name)
+        return mark_class(key, name, when)
 
     def forward_native(self, *args: Any) -> Any:
         """The op in plain torch; every op defines it."""
@@ -87,6 +99,21 @@ class CustomOp(nn.Module, metaclass=OpType):
     def forward_oot(self, *args: Any) -> Any:
         """What an out-of-tree class computes; takes what ``forward_native`` takes."""
         return self.forward_native(*args)
+
+    def post_load(self) -> None:
+        """Called once, when all weights of the model are loaded and before anything is bound.
+
+        For an out-of-tree class or a plugin's own op that prepares its weights: packs or transposes
+        them, or derives tables. By default nothing happens. What it raises is held against the
+        out-of-tree class. Weights that `sharers` hold too must keep their values.
+        """
+
+    def is_alone(self, name: str) -> bool:
+        """Whether implementation ``name`` is the only reader of this op's weights, ever.
+
+        Then a prepared kernel may give their memory back once it has its own copy.
+        """
+        return self.assigned == (name,) and not self.sharers
 
     def properties(self) -> dict[str, Property]:
         """Sizes and options that conditions may ask for, by name; known before weights are."""

@@ -21,11 +21,13 @@ class BoundPiece:
         implementation: Its name.
         call: Takes the op's own arguments.
         up_to: Most tokens it is for; ``None``: no bound.
+        mutates: Arguments of the op that it may overwrite.
     """
 
     implementation: str
     call: Callable[..., Any]
     up_to: int | None = None
+    mutates: tuple[str, ...] = ()
 
 
 def with_extra(

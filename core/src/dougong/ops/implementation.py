@@ -15,10 +15,12 @@ class Implementation:
     Attributes:
         candidate: What planning sees of it.
         target: Function, class of prepared kernels, or out-of-tree class.
+        mutates: Arguments of the op that it may overwrite.
     """
 
     candidate: OpCandidate
     target: Any
+    mutates: tuple[str, ...] = ()
 
     @property
     def is_op_class(self) -> bool:

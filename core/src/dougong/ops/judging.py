@@ -11,7 +11,12 @@ import torch
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.failures import reason_of
 from dougong.ops.marks import KernelTerms, is_namespaced
-from dougong.ops.signatures import call_problems, construction_problems, has_own_call
+from dougong.ops.signatures import (
+    call_problems,
+    construction_problems,
+    has_own_call,
+    waiting_problems,
+)
 
 
 def key_problems(key: str, known: Collection[str]) -> Iterator[str]:
@@ -36,17 +41,20 @@ def kernel_problems(target: Any, terms: object, op: type[CustomOp]) -> Iterator[
     if isinstance(target, type):
         yield from _prepared_problems(target, op)
     else:
+        yield from waiting_problems(target)
         yield from call_problems(target, (*op.arg_names(), *op.kernel_arg_names))
 
 
-def class_problems(target: Any, op: type[CustomOp]) -> Iterator[str]:
-    """Of an out-of-tree class for ``op``."""
+def class_problems(target: Any, op: type[CustomOp], terms: object = None) -> Iterator[str]:
+    """Of an out-of-tree class for ``op``; ``terms`` has its conditions, where it has any."""
     if not isinstance(target, type) or not issubclass(target, op):
         yield f"it does not derive from {_path(op)}, the class of op {op.key!r}"
         return
     if target is op:
         yield "it is the op's own class; derive from it"
         return
+    if isinstance(terms, KernelTerms):
+        yield from _condition_problems(terms, op)
     if target.key != op.key:
         yield f"its key is {target.key!r} and it is registered for {op.key!r}"
     if target.forward_native is not op.forward_native:
@@ -57,6 +65,7 @@ def class_problems(target: Any, op: type[CustomOp]) -> Iterator[str]:
     if target.__call__ is not op.__call__:
         yield "it defines __call__, so that what is bound would not run; compute in forward_oot"
     yield from construction_problems(target, op)
+    yield from waiting_problems(target.forward_oot)
     yield from call_problems(target.forward_oot, op.arg_names(), has_self=True)
 
 
@@ -78,6 +87,15 @@ def op_problems(target: Any, catalogue: Collection[str]) -> Iterator[str]:
         yield "it defines __call__, so that what is bound would not run"
     if target.forward_native is CustomOp.forward_native:
         yield "it defines no forward_native, the portable fallback and oracle"
+        return
+    if not target.arg_names():
+        yield (
+            "its forward_native takes no arguments; an op computes from what it is given, and the "
+            "rows of its first argument are counted"
+        )
+        return
+    if waiting := list(waiting_problems(target.forward_native)):
+        yield from (f"forward_native: {problem}" for problem in waiting)
         return
     if unknown := sorted(set(target.may_mutate) - set(target.arg_names())):
         yield f"may_mutate names {', '.join(unknown)}; its arguments are {target.arg_names()}"
@@ -102,6 +120,8 @@ def _prepared_problems(target: type, op: type[CustomOp]) -> Iterator[str]:
     if not has_own_call(target):
         yield "its objects cannot be called; define __call__"
         return
+    for problem in waiting_problems(target.__call__):
+        yield f"__call__: {problem}"
     for problem in call_problems(target.__init__, ("op",), has_self=True):
         yield f"__init__: {problem}"
     for problem in call_problems(target.__call__, op.arg_names(), has_self=True):

@@ -66,11 +66,14 @@ class Linear(CustomOp):
         return self.weight, self.bias
 
 
-class GateUpAct(Linear):
+class GateUpAct(CustomOp):
     """Fused slot: gate and up projections and the gated activation, ``act(x @ G.T) * (x @ U.T)``.
 
     Call: ``(x)`` with ``x`` ``[num_tokens, hidden_size]`` → ``[num_tokens, intermediate_size]``.
     ``weight`` is ``[2 * intermediate_size, hidden_size]``, gate rows first.
+
+    Its parts are ops of their own, ``linear``, which holds weight and bias, and ``act``: what is
+    bound to them runs where this slot is native.
 
     Args:
         hidden_size: Columns of ``weight``.
@@ -101,11 +104,24 @@ class GateUpAct(Linear):
         has_bias: bool,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__(hidden_size, 2 * intermediate_size, has_bias, dtype)
+        super().__init__()
         self.hidden_size = hidden_size
         self.intermediate_size = intermediate_size
         self.activation = activation
+        self.has_bias = has_bias
+        self.weight_format = format_of(dtype)
+        self.linear = Linear(hidden_size, 2 * intermediate_size, has_bias, dtype)
         self.act = gated_activation(activation)
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The projections', ``[2 * intermediate_size, hidden_size]``."""
+        return self.linear.weight
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        """The projections', ``[2 * intermediate_size]``; ``None``: they have none."""
+        return self.linear.bias
 
     @classmethod
     def example(cls) -> tuple[CustomOp, tuple[Any, ...]]:
@@ -113,8 +129,8 @@ class GateUpAct(Linear):
         return filled(cls(24, 16, "silu", True, torch.float32)), (seeded(3, 24),)
 
     def forward_native(self, x: torch.Tensor) -> torch.Tensor:
-        """The product in the storage dtype, then the activation op."""
-        return self.act(F.linear(x, self.weight, self.bias))  # type: ignore[no-any-return]
+        """The product in the storage dtype, then the activation."""
+        return self.act(self.linear(x))  # type: ignore[no-any-return]  # an op gives Any
 
     def kernel_args(self) -> tuple[Any, ...]:
         """``(weight, bias, activation)``."""

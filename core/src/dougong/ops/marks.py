@@ -74,16 +74,18 @@ def register_kernel(
     return mark
 
 
-def mark_class(key: str, name: str | None) -> Callable[[_T], _T]:
+def mark_class(key: str, name: str | None, when: Needs | None = None) -> Callable[[_T], _T]:
     """See `CustomOp.register_oot`."""
+    terms = KernelTerms(Needs() if when is None else when)
 
     def mark(target: _T) -> _T:
         problems = [] if name is None else list(_name_problems(name))
+        problems.extend(_terms_problems(terms))
         if not isinstance(target, type):
             problems.append(
                 f"{_called(target)} is no class; a function is registered with register_kernel"
             )
-        return _marked(target, RegistrationKind.OP_CLASS, key, name or "", problems)
+        return _marked(target, RegistrationKind.OP_CLASS, key, name or "", problems, terms)
 
     return mark
 

@@ -16,6 +16,8 @@ from dougong.ops.example_values import filled, seeded
 class MoERoute(CustomOp):
     """The ``top_k`` experts of each token, and their shares.
 
+    No model of this version calls it.
+
     Call: ``(logits)`` with ``logits`` ``[num_tokens, num_experts]``, any float dtype →
     ``(expert_ids, shares)``, int64 and float32, both ``[num_tokens, top_k]``, highest logit first;
     of equal logits the lowest expert id.
@@ -63,6 +65,8 @@ class MoERoute(CustomOp):
 
 class MoEExperts(CustomOp):
     """Each token through the gated MLPs of its experts, summed by their shares.
+
+    No model of this version calls it.
 
     ``sum over i of shares[t, i] * (act(x[t] @ G.T) * (x[t] @ U.T)) @ D.T`` with ``G``, ``U`` and
     ``D`` those of expert ``expert_ids[t, i]``. Experts that no token chose are not computed.

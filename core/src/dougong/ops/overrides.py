@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dougong.contracts import ImplementationError
+import torch
+
+from dougong.contracts import Constraint, ImplementationError
 from dougong.ops.failures import blames_implementation, reason_of
 
 if TYPE_CHECKING:
     from dougong.ops.custom_op import CustomOp
 
 
+Conditions = tuple[tuple[str, Constraint], ...]
+"""Property of an op → what it must be."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Override:
     cls: type[CustomOp]
     name: str
+    conditions: Conditions
 
 
 # Set for one build, in its thread or task: two engines never see each other's classes.
@@ -32,7 +39,9 @@ _overrides: ContextVar[Mapping[str, _Override]] = ContextVar(
 
 @contextmanager
 def overriding(
-    classes: Mapping[str, type[CustomOp]], names: Mapping[str, str] | None = None
+    classes: Mapping[str, type[CustomOp]],
+    names: Mapping[str, str] | None = None,
+    conditions: Mapping[str, Conditions] | None = None,
 ) -> Iterator[None]:
     """Ops constructed inside, in this thread or task, are made of these classes.
 
@@ -42,13 +51,19 @@ def overriding(
     Args:
         classes: Op key → a subclass of that op's class.
         names: Op key → name of the implementation; what is left out goes by the class's name.
+        conditions: Op key → what properties of an op must be for the class to take its place; an op
+            that differs is made of the core's. What is left out has none.
 
     Raises:
         ImplementationError: From a construction inside: the class's ``__init__`` raised.
     """
-    names = names or {}
+    names, conditions = names or {}, conditions or {}
     overrides = {
-        key: _Override(cls, names.get(key, f"{cls.__module__}.{cls.__qualname__}"))
+        key: _Override(
+            cls,
+            names.get(key, f"{cls.__module__}.{cls.__qualname__}"),
+            conditions.get(key, ()),
+        )
         for key, cls in classes.items()
     }
     token = _overrides.set(overrides)
@@ -76,6 +91,8 @@ class OpType(ABCMeta):
         override = overrides.get(getattr(cls, "key", "")) if overrides else None
         if override is None or not issubclass(override.cls, cls):
             return super().__call__(*args, **kwargs)
+        if override.conditions and not _accepts(override.conditions, cls, args, kwargs):
+            return super().__call__(*args, **kwargs)
         others = {key: other for key, other in overrides.items() if other is not override}
         token = _overrides.set(others)
         try:
@@ -87,3 +104,22 @@ class OpType(ABCMeta):
             raise ImplementationError({override.name: reason}) from exc
         finally:
             _overrides.reset(token)
+
+
+def _accepts(
+    conditions: Conditions, cls: OpType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether the op that is asked for meets the conditions: one without memory is made and asked.
+
+    Planning asked the same properties of the same op in an outline.
+    """
+    token = _overrides.set(MappingProxyType({}))
+    try:
+        with torch.device("meta"):
+            properties = type.__call__(cls, *args, **kwargs).properties()
+    finally:
+        _overrides.reset(token)
+    return all(
+        name in properties and constraint.accepts(properties[name])
+        for name, constraint in conditions
+    )

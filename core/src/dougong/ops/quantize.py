@@ -29,6 +29,8 @@ class _QuantOp(CustomOp):
 class Quantize(_QuantOp):
     """Store rows in few bits; `dougong.ops.quant_formats` has the formats and their layouts.
 
+    No model of this version calls it.
+
     Call: ``(x)`` with ``x`` ``[..., hidden_size]``, any float dtype → ``(values, scale, minimum)``;
     ``minimum`` is ``None`` where the format has none. Computed in float32.
 
@@ -92,6 +94,8 @@ class Quantize(_QuantOp):
 
 class Dequantize(_QuantOp):
     """Numbers from what `Quantize` gave, or a checkpoint holds.
+
+    No model of this version calls it.
 
     Call: ``(values, scale, minimum)``, laid out as `dougong.ops.quant_formats` says, a static scale
     ``[1]`` → ``[..., hidden_size]`` in ``dtype``. Computed in float32, rounded once.

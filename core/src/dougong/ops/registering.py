@@ -86,7 +86,7 @@ class Judge:
         if op is None:
             problems = list(key_problems(mark.key, self.ops))
         elif is_class:
-            problems = list(class_problems(target, op))
+            problems = list(class_problems(target, op, mark.details))
         else:
             problems = list(kernel_problems(target, mark.details, op))
         if problems or op is None:
@@ -109,11 +109,17 @@ class Judge:
         first = self._owners.setdefault((what, name), registration)
         if first is registration:
             return True
-        message = (
-            f"{what} {name!r} is registered by {first.distribution} ({_called(first)}) and by "
-            f"{registration.distribution} ({_called(registration)}). Rename one, uninstall one of "
-            "the two wheels, or exclude one with DOUGONG_PLUGINS."
-        )
+        if first.distribution == registration.distribution:
+            message = (
+                f"{first.distribution} registers {what} {name!r} twice, as {_called(first)} and as "
+                f"{_called(registration)}. Rename one of them or remove it."
+            )
+        else:
+            message = (
+                f"{what} {name!r} is registered by {first.distribution} ({_called(first)}) and by "
+                f"{registration.distribution} ({_called(registration)}). Rename one, uninstall one "
+                "of the two wheels, or exclude one with DOUGONG_PLUGINS."
+            )
         self._errors.append(PluginError(message, plugin=registration.plugin))
         return False
 
@@ -150,7 +156,8 @@ def _implementation(registration: Registration, name: str) -> Implementation:
         tokens=terms.tokens,
         priority=terms.priority,
     )
-    return Implementation(candidate=candidate, target=registration.target)
+    mutates = registration.target.may_mutate if is_class else terms.mutates
+    return Implementation(candidate=candidate, target=registration.target, mutates=mutates)
 
 
 def _name(registration: Registration) -> str:

@@ -30,6 +30,9 @@ class OpRegistry:
         self.ops = dict(ops)
         self.notes = tuple(notes)
         self._found = {(one.candidate.key, one.candidate.name): one for one in implementations}
+        self._classes = {
+            one.candidate.key: one.target for one in self._found.values() if one.is_op_class
+        }
 
     @classmethod
     def from_registrations(cls, registrations: Iterable[Registration]) -> OpRegistry:
@@ -72,4 +75,9 @@ class OpRegistry:
         return overriding(
             {key: one.target for key, one in classes.items()},
             {key: one.candidate.name for key, one in classes.items()},
+            {key: one.candidate.when.properties for key, one in classes.items()},
         )
+
+    def is_out_of_tree(self, op: CustomOp) -> bool:
+        """Whether an op was made of a class that somebody registered in its place."""
+        return isinstance(op, self._classes.get(op.key, ()))

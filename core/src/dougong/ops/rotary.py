@@ -21,23 +21,39 @@ class RotaryEmbedding(CustomOp):
         head_dim: Elements per head.
         rotary_dim: Leading elements that are rotated; even.
         cos_sin_cache: float32 ``[max_position, rotary_dim]``: cosines, then sines. It sets the
-            scale
-            and the frequencies, so every kind of rope scaling is this one op.
+            scale and
+            the frequencies, so every kind of rope scaling is this one op.
         is_neox: Element ``i`` pairs with ``i + rotary_dim / 2``; otherwise ``2i`` with ``2i + 1``.
+        num_heads: Heads of every ``q``; 0: calls differ, or nobody said.
+        num_kv_heads: Heads of every ``k``, likewise.
     """
 
     key: ClassVar[str] = "rotary_embedding"
-    property_names: ClassVar[tuple[str, ...]] = ("head_dim", "rotary_dim", "is_neox")
+    property_names: ClassVar[tuple[str, ...]] = (
+        "head_dim",
+        "rotary_dim",
+        "is_neox",
+        "num_heads",
+        "num_kv_heads",
+    )
     kernel_arg_names: ClassVar[tuple[str, ...]] = ("cos_sin_cache", "rotary_dim", "is_neox")
     may_mutate: ClassVar[tuple[str, ...]] = ("q", "k")
 
     def __init__(
-        self, head_dim: int, rotary_dim: int, cos_sin_cache: torch.Tensor, is_neox: bool = True
+        self,
+        head_dim: int,
+        rotary_dim: int,
+        cos_sin_cache: torch.Tensor,
+        is_neox: bool = True,
+        num_heads: int = 0,
+        num_kv_heads: int = 0,
     ) -> None:
         super().__init__()
         self.head_dim = head_dim
         self.rotary_dim = rotary_dim
         self.is_neox = is_neox
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
         self.cos_sin_cache: torch.Tensor
         self.register_buffer("cos_sin_cache", cos_sin_cache, persistent=False)
 

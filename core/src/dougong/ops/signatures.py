@@ -60,6 +60,15 @@ def construction_problems(cls: type, base: type) -> Iterator[str]:
                 return
 
 
+def waiting_problems(function: Callable[..., Any]) -> Iterator[str]:
+    """Why a function gives no result when it is called: somebody has to wait for it, or go on."""
+    called = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(called):
+        yield "it is a coroutine function (async def); ops are called and give their result at once"
+    elif inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        yield "it is a generator function (it yields); ops are called and give their result at once"
+
+
 def has_own_call(cls: type) -> bool:
     """Whether objects of a class can be called."""
     return any("__call__" in vars(base) for base in cls.__mro__)

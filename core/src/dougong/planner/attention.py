@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dougong.config.decision import CORE, USER, Decision, platform_author
 from dougong.contracts import AttentionAssignment, AttentionPhase
 from dougong.describe import AttentionNeed
-from dougong.planner.attention_candidates import CacheTerms, Judge, request_of, spec_of
+from dougong.planner.attention_candidates import BackendJudge, CacheTerms, request_of, spec_of
 from dougong.planner.attention_choice import (
     AttentionAsk,
     AttentionChoice,
@@ -21,7 +21,7 @@ from dougong.planner.backend_queries import BackendQueries
 from dougong.planner.execution_plan import AttentionPlan, FallbackLevel, PassedOver
 from dougong.planner.findings import Findings
 from dougong.planner.inputs import PlanInputs
-from dougong.planner.layer_ranges import describe_layers
+from dougong.planner.number_ranges import number_ranges
 from dougong.planner.provenance import origins
 
 REFERENCE_BACKEND = "reference/torch"
@@ -39,7 +39,7 @@ class ChosenAttention:
         wish: What was asked for; ``None``: nothing.
     """
 
-    judge: Judge
+    judge: BackendJudge
     needs: tuple[AttentionNeed, ...]
     picks: tuple[Pick, ...]
     terms: CacheTerms
@@ -54,10 +54,10 @@ def choose(inputs: PlanInputs, findings: Findings) -> ChosenAttention | None:
     """
     config, candidates = inputs.config, inputs.candidates
     queries = BackendQueries(candidates.attention, candidates.preferred, inputs.platform)
-    judge = Judge(
+    judge = BackendJudge(
         queries,
         candidates.kernels,
-        candidates.failed,
+        candidates.failed_backends,
         origins(inputs),
         inputs.capabilities.claims,
     )
@@ -123,7 +123,7 @@ def _unknown_names(wish: AttentionWish | None, queries: BackendQueries) -> list[
 
 
 def _block_sizes(
-    inputs: PlanInputs, judge: Judge, needs: Sequence[AttentionNeed]
+    inputs: PlanInputs, judge: BackendJudge, needs: Sequence[AttentionNeed]
 ) -> tuple[int, ...]:
     """The user's, or all that device or backends name, those the device prefers first."""
     config = inputs.config
@@ -141,7 +141,7 @@ def _block_sizes(
 
 
 def _sizes_of_layout(
-    judge: Judge, name: str, need: AttentionNeed, terms: CacheTerms
+    judge: BackendJudge, name: str, need: AttentionNeed, terms: CacheTerms
 ) -> tuple[int, ...]:
     """Sizes that a backend's layout takes; a backend is asked for layouts of layers it serves."""
     for phase in AttentionPhase:
@@ -156,7 +156,7 @@ def _sizes_of_layout(
 def _refuse(
     inputs: PlanInputs,
     findings: Findings,
-    judge: Judge,
+    judge: BackendJudge,
     ask: AttentionAsk,
     choice: AttentionChoice,
 ) -> None:
@@ -168,6 +168,7 @@ def _refuse(
         inputs.capabilities.claims,
         platform=inputs.platform,
         explicit=inputs.config.explicit,
+        choices=inputs.choices,
     ):
         findings.refuse(problem, author=USER if ask.wish is None else ask.wish.author)
 
@@ -226,7 +227,7 @@ def _note_fallbacks(chosen: ChosenAttention, findings: Findings) -> None:
             layers.setdefault(key, []).extend(need.layer_indices)
     total = sum(len(need.layer_indices) for need in chosen.needs)
     for (first, used, why), indices in layers.items():
-        where = "" if len(indices) == total else f" of layers {describe_layers(indices)}"
+        where = "" if len(indices) == total else f" of layers {number_ranges(indices)}"
         hint = "plain torch, one sequence after another" if used == REFERENCE_BACKEND else ""
         findings.fall_back(
             FallbackLevel.PATH, f"attention{where}", f"{used} runs, not {first}: {why}", hint

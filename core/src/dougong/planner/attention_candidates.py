@@ -75,7 +75,7 @@ def spec_of(need: AttentionNeed, kv_dtype: str, block_size: int) -> KVCacheSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class BackendJudge:
     """Says of a backend why it will not do.
 
     Attributes:
@@ -83,7 +83,7 @@ class Judge:
         kernels: Libraries, as far as they were tried.
         failed: Backend → how it failed when it was first used.
         provenance: Property of the checkpoint → where its value came from.
-        claims: Of the device: what it does not store, no backend can.
+        claims: Of the device: what it does not take, no backend can.
     """
 
     queries: BackendQueries
@@ -101,9 +101,8 @@ class Judge:
         request = request_of(need, terms, phase)
         if not (answer := self.queries.supports(name, request)):
             return answer.reason + self._origins(self.queries.backends[name].limits, request)
-        if terms.kv_dtype not in self.claims.kv_dtypes:
-            stores = ", ".join(self.claims.kv_dtypes)
-            return f"it takes KV dtype {terms.kv_dtype}, and this device stores {stores}"
+        if beyond := "; ".join(self._beyond_device(need, terms)):
+            return beyond
         problems = layout_problems(
             self.layout(name, need, terms),
             block_size=terms.block_size,
@@ -121,6 +120,19 @@ class Judge:
     def layout(self, name: str, need: AttentionNeed, terms: CacheTerms) -> KVLayout:
         """How a backend stores the cache of such layers."""
         return self.queries.kv_layout(name, spec_of(need, terms.kv_dtype, terms.block_size))
+
+    def _beyond_device(self, need: AttentionNeed, terms: CacheTerms) -> Iterator[str]:
+        """What a backend takes and the device does not claim."""
+        if terms.kv_dtype not in self.claims.kv_dtypes:
+            stores = ", ".join(self.claims.kv_dtypes)
+            yield f"it takes KV dtype {terms.kv_dtype}, and this device stores {stores}"
+        most = self.claims.max_head_size
+        if most is not None and need.head_dim > most:
+            origin = self.provenance.get("head_dim")
+            yield (
+                f"it takes head size {need.head_dim}, and this device takes at most {most}"
+                + (f" ({origin})" if origin else "")
+            )
 
     def _origins(self, limits: AttentionLimits | None, request: AttentionRequest) -> str:
         """Where the values that a backend does not take came from."""

@@ -8,7 +8,7 @@ from itertools import product
 
 from dougong.contracts import AttentionPhase, KVBuffer, KVLayout
 from dougong.describe import AttentionNeed
-from dougong.planner.attention_candidates import CacheTerms, Judge, request_of
+from dougong.planner.attention_candidates import BackendJudge, CacheTerms, request_of
 from dougong.planner.attention_wish import AttentionWish
 
 
@@ -94,28 +94,36 @@ class AttentionChoice:
 
 
 def choose_attention(
-    judge: Judge, needs: Sequence[AttentionNeed], ask: AttentionAsk
+    judge: BackendJudge, needs: Sequence[AttentionNeed], ask: AttentionAsk
 ) -> AttentionChoice:
     """The block size at which the backends that come first can be used, and those backends.
 
     Every kind of layer has the same block size. A better backend counts for more than a preferred
-    block size; among equals the earlier block size wins.
+    block size, and a kind with many layers for more than one with few; among equals the earlier
+    block size wins.
     """
     found = []
     for block_size in ask.block_sizes:
         terms = CacheTerms(ask.dtype, ask.kv_dtype, block_size, ask.num_blocks)
         picks = tuple(_pick(judge, need, terms, ask.wish) for need in needs)
         found.append(AttentionChoice(terms, picks))
-    return min(found, key=_badness)
+    return min(found, key=lambda choice: _badness(choice, needs))
 
 
-def _badness(choice: AttentionChoice) -> tuple[int, int]:
-    unserved = sum(isinstance(pick, NoPick) for pick in choice.picks)
-    return unserved, sum(pick.rank for pick in choice.picks if isinstance(pick, Pick))
+def _badness(choice: AttentionChoice, needs: Sequence[AttentionNeed]) -> tuple[int, int]:
+    """Layers without a backend, then how far down the list the others' backends stand."""
+    unserved = rank = 0
+    for need, pick in zip(needs, choice.picks, strict=True):
+        num_layers = len(need.layer_indices)
+        if isinstance(pick, Pick):
+            rank += pick.rank * num_layers
+        else:
+            unserved += num_layers
+    return unserved, rank
 
 
 def _pick(
-    judge: Judge, need: AttentionNeed, terms: CacheTerms, wish: AttentionWish | None
+    judge: BackendJudge, need: AttentionNeed, terms: CacheTerms, wish: AttentionWish | None
 ) -> Pick | NoPick:
     if wish is None:
         preferred = judge.queries.preferred(request_of(need, terms))
@@ -128,7 +136,7 @@ def _pick(
 
 
 def _pick_among(
-    judge: Judge,
+    judge: BackendJudge,
     need: AttentionNeed,
     terms: CacheTerms,
     names: Sequence[str],
@@ -158,7 +166,7 @@ def _pick_among(
 
 
 def _pick_pair(
-    judge: Judge, need: AttentionNeed, terms: CacheTerms, wish: AttentionWish
+    judge: BackendJudge, need: AttentionNeed, terms: CacheTerms, wish: AttentionWish
 ) -> Pick | NoPick:
     objections = {
         f"{name} for {phase}": objection
@@ -176,7 +184,7 @@ def _pick_pair(
 
 
 def _layout_difference(
-    judge: Judge, need: AttentionNeed, terms: CacheTerms, prefill: str, decode: str
+    judge: BackendJudge, need: AttentionNeed, terms: CacheTerms, prefill: str, decode: str
 ) -> str:
     """Both layouts in words, where they differ in more than the block sizes they take."""
     first, second = (judge.layout(name, need, terms) for name in (prefill, decode))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dougong.contracts import Claims
 from dougong.describe import AttentionNeed
-from dougong.planner.attention_candidates import CacheTerms, Judge
+from dougong.planner.attention_candidates import BackendJudge, CacheTerms
 from dougong.planner.attention_choice import (
     AttentionAsk,
     AttentionChoice,
@@ -16,11 +16,11 @@ from dougong.planner.attention_choice import (
 )
 from dougong.planner.attention_wish import AttentionWish
 from dougong.planner.findings import nested
-from dougong.planner.layer_ranges import describe_layers
+from dougong.planner.number_ranges import number_ranges
 
 
 def refusals(
-    judge: Judge,
+    judge: BackendJudge,
     needs: Sequence[AttentionNeed],
     ask: AttentionAsk,
     choice: AttentionChoice,
@@ -28,6 +28,7 @@ def refusals(
     *,
     platform: str,
     explicit: frozenset[str],
+    choices: Mapping[str, object],
 ) -> Iterator[str]:
     """One problem per kind of layer without a backend.
 
@@ -39,6 +40,7 @@ def refusals(
         claims: Of the device, for the values that may be tried instead.
         platform: Its name.
         explicit: Options that the user set.
+        choices: Their values as they were written.
     """
     instead = tuple(_alternatives(judge, needs, ask, claims)) or tuple(
         _all_unset(judge, needs, ask, claims, explicit)
@@ -50,7 +52,7 @@ def refusals(
             )  # fmt: skip
             head = (
                 f"{whose} cannot serve {_describe(need, len(needs))} with "
-                f"{_describe_terms(choice.terms, explicit)}:"
+                f"{_describe_terms(choice.terms, explicit, choices)}:"
             )
             told = [f"{name}: {why}" for name, why in pick.objections.items()]
             told += _other_candidates(judge, needs, ask, choice.terms)
@@ -67,11 +69,13 @@ def _describe(need: AttentionNeed, num_kinds: int) -> str:
     if need.soft_cap is not None:
         parts.append(f"soft_cap={need.soft_cap:g}")
     parts += ["sinks"] * need.has_sinks + ["latent attention"] * need.is_mla
-    where = f" in layers {describe_layers(need.layer_indices)}" if num_kinds > 1 else ""
+    where = f" in layers {number_ranges(need.layer_indices)}" if num_kinds > 1 else ""
     return f"attention of {', '.join(parts)}{where}"
 
 
-def _describe_terms(terms: CacheTerms, explicit: frozenset[str]) -> str:
+def _describe_terms(
+    terms: CacheTerms, explicit: frozenset[str], choices: Mapping[str, object]
+) -> str:
     values = {
         "dtype": terms.dtype,
         "kv_cache_dtype": terms.kv_dtype,
@@ -80,13 +84,18 @@ def _describe_terms(terms: CacheTerms, explicit: frozenset[str]) -> str:
     if terms.num_blocks is not None:
         values["num_kv_blocks"] = str(terms.num_blocks)
     return ", ".join(
-        f"{name}={value}" + (" (asked for)" if name in explicit else "")
+        f"{name}={value}" + (_asked_as(value, choices.get(name)) if name in explicit else "")
         for name, value in values.items()
     )
 
 
+def _asked_as(value: str, written: object) -> str:
+    """That the user set a value, in the user's own spelling where it is another."""
+    return f" (asked for{'' if written is None or str(written) == value else f' as {written}'})"
+
+
 def _other_candidates(
-    judge: Judge, needs: Sequence[AttentionNeed], ask: AttentionAsk, terms: CacheTerms
+    judge: BackendJudge, needs: Sequence[AttentionNeed], ask: AttentionAsk, terms: CacheTerms
 ) -> Iterator[str]:
     """Those that were not asked for: whether they would do."""
     if ask.wish is None:
@@ -102,7 +111,7 @@ def _other_candidates(
 
 
 def _alternatives(
-    judge: Judge, needs: Sequence[AttentionNeed], ask: AttentionAsk, claims: Claims
+    judge: BackendJudge, needs: Sequence[AttentionNeed], ask: AttentionAsk, claims: Claims
 ) -> Iterator[str]:
     """Options that, changed alone, would give every kind of layer a backend."""
     if ask.wish is not None:
@@ -129,7 +138,7 @@ def _alternatives(
 
 
 def _all_unset(
-    judge: Judge,
+    judge: BackendJudge,
     needs: Sequence[AttentionNeed],
     ask: AttentionAsk,
     claims: Claims,
@@ -152,5 +161,5 @@ def _computing_in(ask: AttentionAsk, dtype: str, claims: Claims) -> AttentionAsk
     return replace(ask, dtype=dtype, kv_dtype=dtype if follows else ask.kv_dtype)
 
 
-def _works(judge: Judge, needs: Sequence[AttentionNeed], ask: AttentionAsk) -> bool:
+def _works(judge: BackendJudge, needs: Sequence[AttentionNeed], ask: AttentionAsk) -> bool:
     return choose_attention(judge, needs, ask).is_complete

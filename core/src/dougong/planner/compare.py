@@ -7,18 +7,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from dougong.config.decision import USER
+from dougong.config.same_choice import is_same_choice
 from dougong.planner.compare_attention import compare_attention, compare_kv_cache
 from dougong.planner.compare_ops import compare_ops, compare_wheels
 from dougong.planner.difference import Difference, changed
 from dougong.planner.execution_plan import ExecutionPlan, WeightPlan
 
-_MEASURED = frozenset({"memory_limit", "num_kv_blocks"})
+_MEASURED = frozenset({"memory_limit", "num_kv_blocks", "device_memory_utilization"})
 """Decisions that follow from memory as it is now, unless the user fixed them."""
+
+_SIZES = frozenset({"num_kv_blocks", "kv_cache_memory_bytes", "device_memory_utilization"})
+"""Options that may be given anew: how much of a device is used changes nothing of what runs."""
 
 _NO_VALUES = frozenset({"plan", "strict"})
 """Options that say how to start, and nothing about what runs."""
 
-_ELSEWHERE = frozenset({"model", "platform", "dtype", "kv_cache_dtype", "block_size"})
+_ELSEWHERE = frozenset(
+    {"model", "revision", "platform", "devices", "dtype", "kv_cache_dtype", "block_size"}
+)
 """Options whose outcome another part of the plan tells."""
 
 
@@ -43,7 +49,7 @@ def differences(old: ExecutionPlan, new: ExecutionPlan) -> tuple[Difference, ...
 
 
 def _identity(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
-    yield from changed("model", old.model, new.model)
+    yield from _checkpoint(old, new)
     yield from changed("model class", old.architecture, new.architecture)
     why = "; ".join(new.platform_reasons)
     yield from changed("platform", old.platform, new.platform, why)
@@ -55,26 +61,43 @@ def _identity(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
     yield from changed("dtype", old.dtype, new.dtype)
 
 
+def _checkpoint(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
+    """Where the model is, and what it is, as far as it is known without reading its weights."""
+    before, after = old.checkpoint, new.checkpoint
+    if "source" in before and "source" in after:
+        yield from changed("model", before["source"], after["source"])
+    else:
+        yield from changed("model", old.model, new.model)
+    yield from changed("revision", before.get("revision"), after.get("revision"))
+    yield from changed("digest of the config", before.get("config"), after.get("config"))
+    if "tensors" in before and "tensors" in after:  # a plan needs no weight files
+        yield from changed("digest of the tensors", before["tensors"], after["tensors"])
+
+
 def _decisions(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
     """Options whose values last; of those measured anew, the ones that the user fixed."""
     before, after = ({one.field: one for one in plan.decisions} for plan in (old, new))
     # Before memory is measured nothing is decided of it; what was asked for is compared instead.
-    elsewhere = _ELSEWHERE | _NO_VALUES | (_MEASURED - after.keys())
-    for field, was in before.items():
-        is_measured = field in _MEASURED and was.author != USER and field not in old.choices
-        if field in elsewhere or is_measured:
+    unmeasured = _MEASURED - (before.keys() & after.keys())
+    elsewhere = _ELSEWHERE | _NO_VALUES | unmeasured
+    for field in dict.fromkeys((*before, *after)):
+        was, now = before.get(field), after.get(field)
+        is_fixed = field in old.choices or (was is not None and was.author == USER)
+        if field in elsewhere or (field in _MEASURED and not is_fixed):
             continue
-        now = after.get(field)
-        value, why = (None, "") if now is None else (now.value, now.reason)
-        yield from changed(field, _plain(was.value), _plain(value), why)
-    compared = before.keys() - (_MEASURED - after.keys())
-    for field in sorted(old.choices.keys() - compared - _ELSEWHERE - _NO_VALUES):
-        yield from changed(field, old.choices[field], new.choices.get(field))
+        why = "" if now is None else now.reason
+        before_value, value = (None if one is None else one.value for one in (was, now))
+        yield from _option(field, before_value, value, why)
+    compared = (before.keys() | after.keys()) - unmeasured
+    asked = {**new.choices, **old.choices}
+    for field in sorted(asked.keys() - compared - _ELSEWHERE - _NO_VALUES):
+        if field in old.choices or field not in _SIZES:
+            yield from _option(field, old.choices.get(field), new.choices.get(field))
 
 
-def _plain(value: Any) -> Any:
-    """The same whether it was read from JSON or not."""
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+def _option(field: str, was: Any, now: Any, why: str = "") -> Iterator[Difference]:
+    if not is_same_choice(field, was, now):
+        yield from changed(field, was, now, why)
 
 
 def _weights(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:

@@ -8,7 +8,7 @@ from dougong.contracts import AttentionAssignment
 from dougong.planner.attention_choice import describe_layout
 from dougong.planner.difference import NOTHING, Difference, changed, reasons_by_name
 from dougong.planner.execution_plan import ExecutionPlan
-from dougong.planner.layer_ranges import describe_layers
+from dougong.planner.number_ranges import number_ranges
 
 
 def compare_attention(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
@@ -45,7 +45,7 @@ def _by_aspect(
         pairs.setdefault(pair, []).append(layer)
     for (was, now), found in pairs.items():
         why = "; ".join(reasons[name] for name in was.split(" and ") if name in reasons)
-        where = "" if len(found) == len(layers) else f" of layers {describe_layers(found)}"
+        where = "" if len(found) == len(layers) else f" of layers {number_ranges(found)}"
         yield from changed(f"{aspect}{where}", was, now, why)
 
 

@@ -9,6 +9,7 @@ from dougong.contracts import OpPiece
 from dougong.contracts.rank_plan import NATIVE
 from dougong.planner.difference import Difference, changed, reasons_by_name
 from dougong.planner.execution_plan import ExecutionPlan, OpPlan, PassedOver
+from dougong.planner.op_pieces import describe_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,7 @@ def _words(place: _Place | None, with_key: bool) -> str:
     key = f"{place.key}: " if with_key else ""
     if place.inside:
         return f"{key}done by {place.inside}"
-    pieces = (
-        piece.implementation + ("" if piece.up_to is None else f" up to {piece.up_to} tokens")
-        for piece in place.pieces
-    )
-    return key + ", then ".join(pieces)
+    return key + describe_pieces(place.pieces)
 
 
 def _why(was: _Place | None, now: _Place | None) -> str:

@@ -195,6 +195,10 @@ class ExecutionPlan:
         kernels_loaded: Kernel libraries in use, with versions; ``None``: not tried yet.
         kernels_missing: Library → why not.
         choices: What the user asked for, by option; enough to ask for the same again.
+        checkpoint: What tells the checkpoint from others: where it is (``source``), its commit on a
+            hub (``revision``), digests of its configuration (``config``) and, where weight files
+            are here, of their headers (``tensors``).
+        notes: What the operator should know and nothing fell back for.
         plan_version: Of this structure.
     """
 
@@ -219,6 +223,8 @@ class ExecutionPlan:
     kernels_loaded: tuple[str, ...] | None = None
     kernels_missing: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    checkpoint: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     plan_version: int = PLAN_VERSION
 
     @property

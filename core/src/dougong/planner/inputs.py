@@ -29,10 +29,16 @@ class Candidates:
         op_keys: Every op known, plugins' own included.
         quantization: Formats the platform computes, plugins' own included.
         kept_formats: Formats that the core's loader hands to kernels as they are stored; a
-            platform's kernel for any other one is passed over.
-        graph: What the platform can capture; ``None``: nothing, or nothing that this core uses.
+            platform's kernel for any other one is passed over. The engine of this version passes
+            none: its loader makes plain weights of everything.
+        graph: What the platform can capture and this core replays; ``None``: nothing. The engine
+            of this version passes ``None``: it replays no graphs.
         kernels: What `Platform.import_kernels` reported; ``None``: not tried yet.
-        failed: Implementation or backend → how it failed when it was first used.
+        failed: Implementation of an op, or kernel for a weight format → how it failed when it was
+            first used.
+        failed_backends: Attention backend → the same. Names of backends and of implementations do
+            not share a namespace.
+        notes: What the operator should know of registrations that change nothing.
     """
 
     attention: Mapping[str, AttentionBackend]
@@ -44,6 +50,8 @@ class Candidates:
     graph: GraphSupport | None = None
     kernels: KernelReport | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
+    failed_backends: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +70,12 @@ class PlanInputs:
         platform_wheel: Its distribution and version; empty: not installed here.
         platform_reasons: Why this platform.
         platforms_not_here: Platform → why it is not used, where ``cpu`` was taken for want of it.
-        readable_formats: Weight formats that the core's own readers turn into plain weights, for
-            refusals.
+        readable_formats: Weight formats that the core's own readers turn into plain weights, as
+            checkpoints name them; told where weights are refused.
         is_strict: Refuse any fallback.
         choices: The user's options, by name, for the plan's own record.
+        checkpoint: What tells this checkpoint from others, for the same record.
+        notes: What the operator should know of the model.
     """
 
     needs: ModelNeeds
@@ -82,3 +92,5 @@ class PlanInputs:
     readable_formats: tuple[str, ...] = ()
     is_strict: bool = False
     choices: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    checkpoint: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -39,7 +39,8 @@ def plan_mode(
     findings.fall_back(
         FallbackLevel.PATH,
         "graph capture",
-        f"{claimed.value} is claimed, and {_named(level)} runs: {reason}",
+        f"{claimed.value} is claimed, and {_named(level)} runs: {reason}; --enforce-eager accepts "
+        "a start without graphs",
         hint,
     )
     return ExecutionMode(_named(level), reason)

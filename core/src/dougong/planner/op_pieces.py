@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dougong.contracts import OpPiece, TokenRange, token_bounds
@@ -29,13 +29,11 @@ class Claimant:
     def overlaps(self, name: str, pieces: Sequence[OpPiece], max_num_tokens: int) -> bool:
         """Whether it is meant for a number of tokens at which ``name`` runs."""
         least, most = token_bounds(self.tokens)
-        first = 1
-        for piece in pieces:
+        for piece, first in with_starts(pieces):
             last = max_num_tokens if piece.up_to is None else piece.up_to
             is_common = max(first, least) <= min(last, last if most is None else most)
             if piece.implementation == name and is_common:
                 return True
-            first = last + 1
         return False
 
     def is_reached(self, max_num_tokens: int) -> bool:
@@ -66,9 +64,27 @@ def build_pieces(claimants: Sequence[Claimant], max_num_tokens: int) -> tuple[Op
 
 def describe_range(name: str, pieces: Sequence[OpPiece]) -> str:
     """Numbers of tokens at which an implementation runs; empty: at none."""
-    told, first = [], 1
+    return ", ".join(
+        f"{first} and more" if piece.up_to is None else f"{first} to {piece.up_to}"
+        for piece, first in with_starts(pieces)
+        if piece.implementation == name
+    )
+
+
+def describe_pieces(pieces: Sequence[OpPiece]) -> str:
+    """What runs, with the numbers of tokens: ``"a/small up to 1 token, native above"``."""
+    return ", ".join(_describe(piece, first) for piece, first in with_starts(pieces))
+
+
+def with_starts(pieces: Sequence[OpPiece]) -> Iterator[tuple[OpPiece, int]]:
+    """Each with the smallest number of tokens that it runs for."""
+    first = 1
     for piece in pieces:
-        if piece.implementation == name:
-            told.append(f"{first} and more" if piece.up_to is None else f"{first} to {piece.up_to}")
+        yield piece, first
         first = (piece.up_to or 0) + 1
-    return ", ".join(told)
+
+
+def _describe(piece: OpPiece, first: int) -> str:
+    if piece.up_to is None:
+        return f"{piece.implementation} above" if first > 1 else piece.implementation
+    return f"{piece.implementation} up to {piece.up_to:,} token{'' if piece.up_to == 1 else 's'}"

@@ -30,7 +30,7 @@ def op_refusals(
     asked = sorted(switches.required | {key for key, name in switches.implementations.items()
                                         if name != NATIVE})  # fmt: skip
     for key in asked:
-        switch = _switch(key, switches)
+        switch = fixed_switch(key, switches)
         name = switches.implementations.get(key)
         if key not in present:
             yield f"{switch} cannot be obeyed: this model has no op {key}. It has: {has_ops}."
@@ -41,10 +41,6 @@ def op_refusals(
             )
         else:
             yield from _unmet(key, switch, name, running, candidates)
-
-
-def _switch(key: str, switches: OpSwitches) -> str:
-    return fixed_switch(key, switches) or f"--custom-ops +{key}"
 
 
 def _unmet(

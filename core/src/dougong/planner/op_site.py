@@ -27,6 +27,7 @@ class SiteVerdict:
         off_because: Why the user wants native here; empty: the user does not.
         blocked_because: Why a fused slot must leave its ops alone; empty: it need not.
         is_on: Other implementations than an explicit one may run here.
+        switch: What the user said of this op by its name; empty: nothing.
     """
 
     site: OpSite
@@ -36,6 +37,7 @@ class SiteVerdict:
     off_because: str
     blocked_because: str
     is_on: bool
+    switch: str
 
     @property
     def is_native(self) -> bool:
@@ -61,19 +63,31 @@ class SiteVerdict:
                 missed[one.name] = self.objections[one.name]
         return missed
 
-    def passed_over(self, candidates: tuple[OpCandidate, ...]) -> Iterator[PassedOver]:
+    def passed_over(self, candidates: OpCandidates) -> Iterator[PassedOver]:
         """Candidates that do not run here, or not at every token count."""
-        used = dict.fromkeys(piece.implementation for piece in self.pieces)
-        first = " and ".join(name for name in used if name != NATIVE)
-        for name in (candidate.name for candidate in candidates):
-            runs_at = describe_range(name, self.pieces)
+        for candidate in candidates.get(self.site.key):
+            runs_at = describe_range(candidate.name, self.pieces)
             if runs_at == _EVERYWHERE:
                 continue
             if runs_at:
-                yield PassedOver(name, f"runs for {runs_at} tokens only")
+                yield PassedOver(candidate.name, f"runs for {runs_at} tokens only")
             else:
-                reason = self.off_because or self.objections.get(name) or f"{first} comes first"
-                yield PassedOver(name, reason)
+                yield PassedOver(candidate.name, self._why_not(candidate, candidates))
+
+    def _why_not(self, candidate: OpCandidate, candidates: OpCandidates) -> str:
+        """Why a candidate runs at no token count."""
+        if reason := self.off_because or self.objections.get(candidate.name):
+            return reason
+        if not self.is_on:
+            return (
+                f"--custom-ops none was asked for, and {self.switch} names another implementation"
+            )
+        names = dict.fromkeys(piece.implementation for piece in self.pieces)
+        meant = claimant(candidate)
+        before = [
+            name for name in names if meant.overlaps(name, self.pieces, candidates.max_num_tokens)
+        ]
+        return f"{' and '.join(before)} {'comes' if len(before) == 1 else 'come'} first"
 
 
 _EVERYWHERE = "1 and more"
@@ -88,12 +102,13 @@ def judge_site(
         site: The place.
         candidates: Of every op.
         switches: The user's.
-        fixed_below: Op inside this one → the switch that says what runs for it.
+        fixed_below: Op inside this one → the switch that says something of it by its name.
     """
-    off_because = why_off(site.key, switches)
+    off_because, switch = why_off(site.key, switches), fixed_switch(site.key, switches)
     blocked = "; ".join(
         f"it would do the work of {key} inside it, and {switch} was asked for"
         for key, switch in fixed_below.items()
+        if key != site.key  # what was said of that op is obeyed here, around the inner one
     )
     of_key = candidates.get(site.key)
     objections = {
@@ -110,22 +125,18 @@ def judge_site(
     return SiteVerdict(
         site=site,
         pieces=build_pieces(claimants, candidates.max_num_tokens),
-        author=USER if off_because or is_signed(site.key, switches) else CORE,
+        author=USER if off_because or switch else CORE,
         objections=objections,
         off_because=off_because,
         blocked_because=blocked,
         is_on=is_on(site.key, switches),
+        switch=switch,
     )
 
 
 def is_on(key: str, switches: OpSwitches) -> bool:
     """Whether other implementations than an explicit one may run for an op."""
     return key in switches.required or (switches.is_on and key not in switches.off)
-
-
-def is_signed(key: str, switches: OpSwitches) -> bool:
-    """Whether the user said something of an op by its name."""
-    return key in switches.required | switches.off or key in switches.implementations
 
 
 def why_off(key: str, switches: OpSwitches) -> str:
@@ -139,7 +150,8 @@ def why_off(key: str, switches: OpSwitches) -> str:
 
 
 def fixed_switch(key: str, switches: OpSwitches) -> str:
-    """The switch that says exactly what runs for an op; empty: there is none."""
+    """The switch that says something of this op by its name; empty: there is none."""
     if key in switches.implementations:
         return f"--op {key}={switches.implementations[key]}"
-    return f"--custom-ops -{key}" if key in switches.off else ""
+    sign = "-" if key in switches.off else "+" if key in switches.required else ""
+    return f"--custom-ops {sign}{key}" if sign else ""

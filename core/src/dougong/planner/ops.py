@@ -57,7 +57,7 @@ def enclosing_paths(path: str) -> Iterator[str]:
 
 
 def _fixed_below(inputs: PlanInputs) -> dict[str, dict[str, str]]:
-    """Path → ops inside it for which the user said exactly what runs."""
+    """Path → ops inside it of which the user said something by their names."""
     fixed: dict[str, dict[str, str]] = {}
     for site in inputs.needs.ops:
         if switch := fixed_switch(site.key, inputs.switches):
@@ -134,7 +134,7 @@ def _group(
 def _alike(verdict: SiteVerdict, owner: SiteVerdict | None, candidates: OpCandidates) -> _Alike:
     of_key = candidates.get(verdict.site.key)
     pieces, author, inside = verdict.pieces, verdict.author, ""
-    passed_over = tuple(verdict.passed_over(of_key))
+    passed_over = tuple(verdict.passed_over(candidates))
     if owner is not None:
         pieces, author, inside = (OpPiece(NATIVE),), owner.author, owner.site.key
         passed_over = tuple(PassedOver(one.name, f"{inside} does its work") for one in of_key)

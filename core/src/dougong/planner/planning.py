@@ -75,6 +75,8 @@ def plan(inputs: PlanInputs) -> ExecutionPlan:
         kernels_loaded=None if report is None else report.loaded,
         kernels_missing={} if report is None else dict(report.missing),
         choices=dict(inputs.choices),
+        checkpoint=dict(inputs.checkpoint),
+        notes=(*candidates.notes, *inputs.notes),
     )
 
 

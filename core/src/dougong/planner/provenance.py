@@ -16,9 +16,3 @@ def origins(inputs: PlanInputs) -> Mapping[str, str]:
     if "dtype" in inputs.config.explicit or (authors and authors[-1] != CHECKPOINT):
         told.pop("dtype", None)
     return told
-
-
-def told_origin(inputs: PlanInputs, name: str) -> str:
-    """In parentheses after a reason; empty: nothing is known of it."""
-    origin = origins(inputs).get(name)
-    return f" ({origin})" if origin else ""

@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
+from dougong.config.args import saved_value_problem
+from dougong.describe import unknown_keys
 from dougong.errors import ConfigError
 from dougong.planner.execution_plan import PLAN_VERSION, ExecutionPlan
 
 FORMAT = "dougong-plan"
+_NEVER_CHOSEN = ("model", "plan")
 
 
 def plan_to_json(plan: ExecutionPlan) -> str:
@@ -24,24 +27,52 @@ def plan_from_json(text: str | bytes) -> ExecutionPlan:
 
     Raises:
         ConfigError: It is no JSON, no plan, one of another version, or has unknown keys, missing
-            ones or values of the wrong type; each with its path.
+            ones, or values that cannot be; each with its path.
     """
     try:
+        plan = _read(text)
+    except RecursionError as exc:
+        raise ConfigError("This is no saved plan: its values are nested without end.") from exc
+    if problems := tuple(_impossible_values(plan)):
+        raise ConfigError(
+            "This saved plan has values that no plan has; save it anew:",
+            tuple(f"{path}: {why}" for path, why in problems),
+        )
+    return plan
+
+
+def _read(text: str | bytes) -> ExecutionPlan:
+    try:
         record = msgspec.json.decode(text)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, UnicodeError) as exc:
         raise ConfigError(f"This is no saved plan: it is no JSON ({exc}).") from exc
     _check_head(record)
     values = {key: value for key, value in record.items() if key != "format"}
-    unknown = tuple(_unknown_keys(values, msgspec.inspect.type_info(ExecutionPlan), "$"))
+    unknown = tuple(unknown_keys(ExecutionPlan, values, "$"))
     if unknown:
         raise ConfigError(
             "This saved plan has keys that no plan of this version has; save it anew:",
-            tuple(f"{path} is unknown" for path in unknown),
+            unknown,
         )
     try:
         return msgspec.convert(values, ExecutionPlan)
     except msgspec.ValidationError as exc:
         raise ConfigError(f"This saved plan cannot be read: {exc}. Save it anew.") from exc
+
+
+def _impossible_values(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    """Paths of values that have the right type and would still mislead whoever uses the plan."""
+    for index, library in enumerate(plan.kernels_loaded or ()):
+        if not library.strip():
+            yield f"$.kernels_loaded[{index}]", f"{library!r} is no name of a library"
+    for name, value in plan.choices.items():
+        if name in _NEVER_CHOSEN:
+            yield f"$.choices.{name}", "a plan is made for a model, and chooses none and no plan"
+        elif why := saved_value_problem(name, value):
+            yield f"$.choices.{name}", why
+    for index, one in enumerate(plan.decisions):
+        if why := saved_value_problem(one.field, one.value):
+            yield f"$.decisions[{index}].value", why
 
 
 def _check_head(record: Any) -> None:
@@ -56,21 +87,3 @@ def _check_head(record: Any) -> None:
             f"This saved plan has plan_version {version!r}, and this version of Dougong reads "
             f"{PLAN_VERSION}. Save it anew with `dougong explain --save FILE`."
         )
-
-
-def _unknown_keys(value: Any, kind: msgspec.inspect.Type, path: str) -> Iterator[str]:
-    """Paths of keys that no field has; what has the wrong type altogether is told by decoding."""
-    if isinstance(kind, msgspec.inspect.UnionType):
-        for one in kind.types:
-            if isinstance(one, msgspec.inspect.DataclassType | msgspec.inspect.VarTupleType):
-                yield from _unknown_keys(value, one, path)
-    elif isinstance(kind, msgspec.inspect.DataclassType) and isinstance(value, Mapping):
-        fields = {one.name: one.type for one in kind.fields}
-        for key, held in value.items():
-            if key not in fields:
-                yield f"{path}.{key}"
-            else:
-                yield from _unknown_keys(held, fields[key], f"{path}.{key}")
-    elif isinstance(kind, msgspec.inspect.VarTupleType) and isinstance(value, list):
-        for index, held in enumerate(value):
-            yield from _unknown_keys(held, kind.item_type, f"{path}[{index}]")

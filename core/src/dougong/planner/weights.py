@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dougong.checkpoint.gguf_elements import elements_of_gguf
 from dougong.config.memory import GIB
 from dougong.contracts import QuantizationSupport, dtype_bytes
 from dougong.describe import WeightNeed
 from dougong.planner.execution_plan import FallbackLevel, WeightPlan
 from dougong.planner.findings import Findings, nested
 from dougong.planner.inputs import PlanInputs
-from dougong.planner.provenance import told_origin
+from dougong.planner.provenance import origins
 
 AS_STORED = "as stored"
 CONVERTED = "converted at load"
@@ -86,7 +87,9 @@ def _plan_one(need: WeightNeed, inputs: PlanInputs, findings: Findings) -> Weigh
             objections[support.kernel or support.format] = objection
     reason = _why_not(need, inputs, objections)
     if need.is_readable:
-        findings.fall_back(FallbackLevel.PATH, f"weights {need.format}", reason, _cost_hint(inputs))
+        findings.fall_back(
+            FallbackLevel.PATH, f"weights {need.format}", reason, _cost_hint(need, inputs)
+        )
         return WeightPlan(
             format=need.format,
             stored_bytes=need.num_bytes,
@@ -116,9 +119,21 @@ def _objection(support: QuantizationSupport, need: WeightNeed, inputs: PlanInput
 
 def _why_not(need: WeightNeed, inputs: PlanInputs, objections: dict[str, str]) -> str:
     told = "; ".join(f"{name}: {why}" for name, why in objections.items())
-    return (told or f"platform {inputs.platform} has no kernel for {need.format}") + told_origin(
-        inputs, "weight_format"
-    )
+    reason = told or f"platform {inputs.platform} has no kernel for {need.format}"
+    return reason + _origin(need, inputs)
+
+
+def _origin(need: WeightNeed, inputs: PlanInputs) -> str:
+    """Where the format came from, in parentheses; what is said of the model is said as that.
+
+    A conversion has one name, and its files may hold several formats beside it.
+    """
+    origin = origins(inputs).get("weight_format")
+    if not origin:
+        return ""
+    is_alone = sum(one.is_quantized for one in inputs.needs.weights) == 1
+    is_named = need.format.casefold() in origin.casefold()
+    return f" ({origin})" if is_alone or is_named else f" (as a whole, {origin})"
 
 
 def _is_kept(name: str, inputs: PlanInputs) -> bool:
@@ -133,7 +148,7 @@ def _refusal_head(need: WeightNeed, inputs: PlanInputs) -> str:
     options = ", ".join(f"{name}={value}" for name, value in need.options.items())
     return (
         f"The weights are stored as {need.format}" + (f" with {options}" if options else "")
-        + told_origin(inputs, "weight_format")
+        + _origin(need, inputs)
         + f", which platform {inputs.platform} does not compute in {inputs.config.compute.dtype} "
         "and the core cannot turn into plain weights. Use a checkpoint in another format:"
     )  # fmt: skip
@@ -145,23 +160,36 @@ def _refusal_lines(inputs: PlanInputs, objections: dict[str, str]) -> Iterator[s
     native = [one.format for one in inputs.candidates.quantization
               if one.is_native and dtype in one.activation_dtypes
               and _is_kept(one.format, inputs)]  # fmt: skip
-    takes = (*inputs.capabilities.claims.dtypes, *native)
-    yield f"platform {inputs.platform} takes {', '.join(dict.fromkeys(takes))}"
-    if inputs.readable_formats:
-        yield f"the core reads {', '.join(inputs.readable_formats)}"
+    takes = dict.fromkeys((*inputs.capabilities.claims.dtypes, *native))
+    yield f"platform {inputs.platform} takes {', '.join(takes)}"
+    reads = dict.fromkeys(one for one in inputs.readable_formats if one not in takes)
+    if reads:
+        yield f"the core reads {', '.join(reads)}, and makes plain weights of them at load"
 
 
-def _cost_hint(inputs: PlanInputs) -> str:
-    """Bytes of all quantized weights before and after, as far as they are known."""
+def _cost_hint(need: WeightNeed, inputs: PlanInputs) -> str:
+    """Bytes of the weights of one format before and after, as far as they are known."""
     itemsize = dtype_bytes(inputs.config.compute.dtype)
+    if (elements := _quantized_elements(need, inputs)) is None:
+        together = _gib(_all_quantized_elements(inputs) * itemsize)
+        return f"with the model's other quantized weights they take {together} once loaded"
+    after = elements * itemsize
+    if not need.num_bytes:
+        return f"they take {_gib(after)} once loaded"
+    times = f"{after / need.num_bytes:.1f} times as much"
+    return f"{_gib(need.num_bytes)} in the files become {_gib(after)}, {times}"
+
+
+def _quantized_elements(need: WeightNeed, inputs: PlanInputs) -> int | None:
+    """Weights of one format; ``None``: nobody can say how many are its."""
+    if len([one for one in inputs.needs.weights if one.is_quantized]) == 1:
+        return _all_quantized_elements(inputs)
+    return None if need.num_bytes is None else elements_of_gguf(need.format, need.num_bytes)
+
+
+def _all_quantized_elements(inputs: PlanInputs) -> int:
     plain = sum(_plain_elements(one) or 0 for one in inputs.needs.weights)
-    after = max(0, inputs.needs.num_parameters - plain) * itemsize
-    stored = [one.num_bytes for one in inputs.needs.weights if one.is_quantized]
-    before = sum(num_bytes or 0 for num_bytes in stored)
-    if None in stored or not before:
-        return f"quantized weights take {_gib(after)} once loaded"
-    times = f"{after / before:.1f} times as much"
-    return f"{_gib(before)} of quantized weights become {_gib(after)}, {times}"
+    return max(0, inputs.needs.num_parameters - plain)
 
 
 def _gib(num_bytes: int) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from dougong.contracts.capabilities import Capabilities, DeviceFacts
 from dougong.errors import DeviceError, PluginError
+from dougong.platforms.device_questions import answer_about_device, ask_about_device
 from dougong.platforms.loading import LoadedPlatform
 from dougong.platforms.probing import caught
-from dougong.platforms.process_check import Handover, hand_over, join_parent
-from dougong.platforms.short_lived import ChildFailed, answer_parent, ask_child
 
 _TIMEOUT_S = 120.0
 
@@ -44,23 +42,15 @@ def _read_facts(loaded: LoadedPlatform, device_index: int) -> DeviceFacts:
         except Exception as exc:
             reason = caught(exc).reason
             raise PluginError(f"{row.wheel}: facts({device_index}) raised {reason}") from exc
-    question = {"handover": asdict(hand_over(loaded)), "device_index": device_index}
-    try:
-        answer = ask_child(__name__, question, _TIMEOUT_S)
-    except ChildFailed as failed:
-        raise PluginError(f"{row.wheel}: facts({device_index}): {failed.reason}") from failed
-    if "device_error" in answer:
-        raise DeviceError(answer["device_error"], device_index=device_index)
+    answer = ask_about_device(
+        loaded,
+        device_index,
+        module=__name__,
+        what=f"facts({device_index})",
+        timeout_s=_TIMEOUT_S,
+    )
     return DeviceFacts(**answer)
 
 
-def _answer(question: Any) -> object:
-    loaded = join_parent(Handover.from_json(question["handover"]))
-    try:
-        return asdict(loaded.platform.facts(question["device_index"]))
-    except DeviceError as error:
-        return {"device_error": str(error)}
-
-
 if __name__ == "__main__":
-    answer_parent(_answer)
+    answer_about_device(lambda loaded, device_index: asdict(loaded.platform.facts(device_index)))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from dougong.contracts.support import KernelReport
 from dougong.errors import DeviceError, PluginError
+from dougong.platforms.device_questions import answer_about_device, ask_about_device
 from dougong.platforms.loading import LoadedPlatform, check_runtime
 from dougong.platforms.probing import caught
-from dougong.platforms.process_check import Handover, hand_over, join_parent
-from dougong.platforms.short_lived import ChildFailed, answer_parent, ask_child
 
 _TIMEOUT_S = 300.0  # kernels may be built when they are first asked for
 
@@ -23,20 +22,13 @@ def read_kernels(loaded: LoadedPlatform, device_index: int) -> KernelReport:
 
     Raises:
         DeviceError: The device cannot be opened.
-        PluginError: The platform raised, or answered no report.
+        PluginError: The platform raised, or answered no report, or one with empty names.
     """
     if not loaded.platform.facts_open_context:
         return import_kernels(loaded, device_index)
-    question = {"handover": asdict(hand_over(loaded)), "device_index": device_index}
-    try:
-        answer = ask_child(__name__, question, _TIMEOUT_S)
-    except ChildFailed as failed:
-        wheel = loaded.selection.row.wheel
-        raise PluginError(f"{wheel}: import_kernels(): {failed.reason}") from failed
-    if "device_error" in answer:
-        raise DeviceError(answer["device_error"], device_index=device_index)
-    if "plugin_error" in answer:
-        raise PluginError(answer["plugin_error"], plugin=loaded.selection.row.name)
+    answer = ask_about_device(
+        loaded, device_index, module=__name__, what="import_kernels()", timeout_s=_TIMEOUT_S
+    )
     return KernelReport(loaded=tuple(answer["loaded"]), missing=answer["missing"])
 
 
@@ -46,7 +38,7 @@ def import_kernels(loaded: LoadedPlatform, device_index: int) -> KernelReport:
     Raises:
         ContractError: The runtime does not fit the contract.
         DeviceError: The device cannot be opened.
-        PluginError: The platform raised, or answered no report.
+        PluginError: The platform raised, or answered no report, or one with empty names.
     """
     row = loaded.selection.row
     runtime = check_runtime(loaded.platform, row)
@@ -66,18 +58,34 @@ def import_kernels(loaded: LoadedPlatform, device_index: int) -> KernelReport:
             f"{row.wheel}: import_kernels() answered {report!r}, not a KernelReport",
             plugin=row.name,
         )
+    if problems := tuple(_report_problems(report)):
+        raise PluginError(
+            f"{row.wheel}: import_kernels() answered with what names no library: "
+            f"{'; '.join(problems)}. Report this to its vendor.",
+            plugin=row.name,
+        )
     return report
 
 
-def _answer(question: Any) -> object:
-    loaded = join_parent(Handover.from_json(question["handover"]))
-    try:
-        return asdict(import_kernels(loaded, question["device_index"]))
-    except DeviceError as error:
-        return {"device_error": str(error)}
-    except PluginError as error:
-        return {"plugin_error": str(error)}
+def _report_problems(report: KernelReport) -> Iterator[str]:
+    """What types promise and nobody has checked: libraries are compared by name."""
+    if not isinstance(report.loaded, tuple):
+        yield f"loaded is {report.loaded!r}, not a tuple"
+    elif wrong := [one for one in report.loaded if not _is_text(one)]:
+        yield f"loaded has {', '.join(map(repr, wrong))} in it"
+    if not isinstance(report.missing, Mapping):
+        yield f"missing is {report.missing!r}, not a mapping"
+        return
+    for name, reason in report.missing.items():
+        if not _is_text(name):
+            yield f"missing has {name!r} in it"
+        elif not _is_text(reason):
+            yield f"missing has {reason!r} for the reason of {name}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and not value[0].isspace()
 
 
 if __name__ == "__main__":
-    answer_parent(_answer)
+    answer_about_device(lambda loaded, device_index: asdict(import_kernels(loaded, device_index)))

@@ -1,8 +1,8 @@
 """Working defaults for any torch device, to use as they are or to subclass.
 
-`ModelRunner` is what `ReferenceWorker.runner_cls` overrides parts of; `StepInputs` and `ModelStep`
-are what its parts hand on. Also what a plugin's own model is made of: `CausalLM`, `WeightTarget`,
-`Attention`, `AttentionStep`.
+`ModelRunner` is what `ReferenceWorker.runner_cls` overrides parts of, made from `RunnerParts`;
+`StepInputs`, `ModelStep` and `SampledTokens` are what its parts hand on. Also what a plugin's own
+model is made of: `CausalLM`, `WeightTarget`, `Attention`, `AttentionStep`.
 Published to plugins under `CONTRACT_VERSION`.
 """
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from dougong.reference.communicator import TorchCommunicator
     from dougong.reference.runtime import TorchDeviceRuntime
     from dougong.reference.worker import ReferenceWorker
-    from dougong.worker import ModelRunner, ModelStep, StepInputs
+    from dougong.sampling import SampledTokens
+    from dougong.worker import ModelRunner, ModelStep, RunnerParts, StepInputs
 
 __all__ = [
     "Attention",
@@ -29,6 +30,8 @@ __all__ = [
     "ReferenceAttentionBackend",
     "ReferenceAttentionImpl",
     "ReferenceWorker",
+    "RunnerParts",
+    "SampledTokens",
     "StepInputs",
     "TorchCommunicator",
     "TorchDeviceRuntime",
@@ -45,6 +48,8 @@ _HOME = {
     "ReferenceAttentionBackend": "dougong.reference.attention",
     "ReferenceAttentionImpl": "dougong.reference.attention",
     "ReferenceWorker": "dougong.reference.worker",
+    "RunnerParts": "dougong.worker",
+    "SampledTokens": "dougong.sampling",
     "StepInputs": "dougong.worker",
     "TorchCommunicator": "dougong.reference.communicator",
     "TorchDeviceRuntime": "dougong.reference.runtime",

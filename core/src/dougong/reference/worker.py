@@ -29,10 +29,11 @@ from dougong.contracts import (
     WorkerContext,
     WorkerState,
 )
-from dougong.ops import watch_first_use
+from dougong.ops.first_use import watch_first_use
 from dougong.platforms.contract_check import check_class
 from dougong.reference.profiling import RankProfiler
 from dougong.worker import ModelRunner, ModelStep
+from dougong.worker.called_pieces import noting_calls
 from dougong.worker.dummy_step import GREEDY, dummy_lengths, dummy_step, num_dummy_blocks
 from dougong.worker.faults import classified
 from dougong.worker.loading import LoadedModel, load_planned_model
@@ -169,13 +170,18 @@ class ReferenceWorker(Worker):
 
     def warm_up(self) -> None:
         """A step with prefill and decode, and one for every other token count at which the plan has
-        a kernel: the first request finds everything used once."""
+        a kernel; further ones where a kernel was not called: the first request finds everything
+        used once."""
         self._require(WorkerState.CACHE_READY)
         assert self._runner is not None
-        plan = self._model().plan
-        with self._classified(), self._watched():
-            for lengths in warm_up_steps(plan, self._step_limits()):
-                self._run_dummy(self._runner, lengths, warm_up_sampling(plan))
+        loaded = self._model()
+        with (
+            self._classified(),
+            noting_calls(loaded.model, loaded.sampler) as was_called,
+            self._watched(),
+        ):
+            for lengths in warm_up_steps(loaded.plan, self._step_limits(), was_called):
+                self._run_dummy(self._runner, lengths, warm_up_sampling(loaded.plan))
         self._runner.reset_timers()
         self.state = WorkerState.RUNNING
 

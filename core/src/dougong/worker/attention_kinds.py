@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from dougong.attention import Attention, Classified, PairedBackend, layers_by_index
+from dougong.attention import Attention, Classified, PairedBackend, layers_by_index, need_of
 from dougong.contracts import (
     AttentionAssignment,
     AttentionBackend,
@@ -19,6 +19,7 @@ from dougong.contracts import (
     PluginError,
     RankPlan,
 )
+from dougong.planner.attention_candidates import CacheTerms, request_of, spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +69,11 @@ def _kind(
     classified: Classified,
 ) -> AttentionKind:
     request = assignment.request
-    assert request.block_size is not None, "an assignment's is set"
     mine = tuple(layers[index] for index in assignment.layer_indices)
-    _check_asked(mine, request)
+    spec = _check_asked(mine, request)
     decode = assignment.decode_backend
     names = (assignment.backend,) if decode is None else (assignment.backend, decode)
     backend = _backend(names, backends, classified)
-    spec = KVCacheSpec(
-        num_kv_heads=request.num_kv_heads,
-        head_dim=request.head_dim,
-        dtype=request.kv_dtype,
-        block_size=request.block_size,
-        sliding_window=request.sliding_window,
-    )
     _check_layout(backend, spec, assignment.layout)
     group = KVCacheGroup(spec, assignment.layer_indices)
     return AttentionKind(mine, names, backend, request, group, assignment.layout)
@@ -118,19 +111,28 @@ def _check_named_once(plan: RankPlan, num_layers: int) -> None:
     )
 
 
-def _check_asked(layers: Sequence[Attention], planned: AttentionRequest) -> None:
-    """The phase and capture are the planner's; all else must be what the layer asks."""
+def _check_asked(layers: Sequence[Attention], planned: AttentionRequest) -> KVCacheSpec:
+    """What the layers store. The phase and capture are the planner's; all else must be what each
+    layer asks."""
+    assert planned.block_size is not None, "an assignment's is set"
+    terms = CacheTerms(planned.dtype, planned.kv_dtype, planned.block_size)
+    first = spec_of(need_of(layers[0]), terms.kv_dtype, terms.block_size)
     for layer in layers:
-        asked = replace(
-            layer.request(planned.dtype, planned.kv_dtype, planned.block_size),
-            phase=planned.phase,
-            needs_graph=planned.needs_graph,
-        )
+        need = need_of(layer)
+        asked = replace(request_of(need, terms, planned.phase), needs_graph=planned.needs_graph)
+        stored = spec_of(need, terms.kv_dtype, terms.block_size)
+        if stored != first:
+            raise PluginError(
+                f"attention layers {layers[0].layer_index} and {layer.layer_index} were planned as "
+                f"one kind, and the built model stores {first} and {stored} for them; a model must "
+                "have the same layers wherever it is built"
+            )
         if asked != planned:
             raise PluginError(
                 f"attention layer {layer.layer_index} was planned as {planned}, and the built "
                 f"model asks {asked}; a model must have the same layers wherever it is built"
             )
+    return first
 
 
 def _check_layout(backend: AttentionBackend, spec: KVCacheSpec, planned: KVLayout) -> None:

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 import torch
 
-from dougong.attention import Classified, load_backends
+from dougong.attention import Classified
 from dougong.checkpoint import open_tensors, resolve_reference
 from dougong.contracts import KernelReport, LoadReport, RankPlan, WorkerContext
 from dougong.models.causal_lm import CausalLM
 from dougong.models.loader import WeightLoadReport, load_model
 from dougong.models.registry import ModelRegistry
-from dougong.ops import BindReport, OpRegistry, bind_ops
+from dougong.ops.assignments import SAMPLER_PREFIX
+from dougong.ops.binding import BindReport, bind_ops
+from dougong.ops.registry import OpRegistry
 from dougong.sampling import Sampler
+from dougong.worker.asked_backends import asked_backends
 from dougong.worker.attention_layers import AttentionLayers
 
 
@@ -69,10 +72,10 @@ def load_planned_model(
     with registry.overriding(plan.ops):
         model, weights = _load_checkpoint(context, device)
         sampler = Sampler()
-    backends = load_backends(context.platform)
+    backends = asked_backends(context.platform)
     attention = AttentionLayers(model, backends, plan, device, classified)
     ops = bind_ops(model, registry, plan.ops, classified=classified)
-    ops.add(bind_ops(sampler, registry, plan.ops, prefix="sampler.", classified=classified))
+    ops.add(bind_ops(sampler, registry, plan.ops, prefix=SAMPLER_PREFIX, classified=classified))
     return LoadedModel(plan, model, sampler, attention, weights, ops)
 
 

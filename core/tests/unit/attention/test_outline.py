@@ -29,6 +29,29 @@ def test_layers_that_are_alike_are_one_kind_in_the_models_order() -> None:
     )
 
 
+class Latent(Attention):
+    kv_lora_rank = 512
+    rope_head_dim = 64
+    head_dim_v = 8
+    has_sinks = True
+
+
+def test_what_a_derived_layer_says_of_itself_is_there() -> None:
+    built = nn.ModuleList([Attention(0, 4, 2, 16, 0.25), Latent(1, 4, 2, 16, 0.25)])
+    plain, latent = outline_attention(built)
+    assert (plain.is_mla, plain.has_sinks, plain.head_dim_v) == (False, False, None)
+    assert latent == AttentionNeed(
+        layer_indices=(1,),
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=16,
+        head_dim_v=8,
+        has_sinks=True,
+        kv_lora_rank=512,
+        rope_head_dim=64,
+    )
+
+
 def test_layers_are_taken_by_index_however_the_model_holds_them() -> None:
     turned = nn.ModuleList(reversed(list(model(8, None).children())))
     assert [kind.layer_indices for kind in outline_attention(turned)] == [(0,), (1,)]

@@ -13,7 +13,7 @@ from tests.support.paged import PagedCase
 
 @pytest.mark.parametrize(
     ("query_lens", "is_decode"),
-    [((1, 1, 1), True), ((1, 0, 1), True), ((2, 3), False), ((2, 0), False)],
+    [((1, 1, 1), True), ((2, 3), False), ((4,), False)],
 )
 def test_a_step_of_one_kind_is_one_part_as_it_is(
     query_lens: tuple[int, ...], is_decode: bool
@@ -22,6 +22,34 @@ def test_a_step_of_one_kind_is_one_part_as_it_is(
     (part,) = split_step(common)
     assert (part.is_decode, part.rows) == (is_decode, None)
     assert part.common is common
+
+
+@pytest.mark.parametrize("max_query_len", [1, 4])
+@pytest.mark.parametrize(
+    ("query_lens", "expected"),
+    [
+        ((1, 1), [(True, [1, 1])]),
+        ((1, 0, 1), [(True, [1, 1])]),
+        ((1, 0, 1, 0), [(True, [1, 1])]),
+        ((2, 0), [(False, [2])]),
+        ((0, 2, 0, 1, 0, 3), [(False, [2, 3]), (True, [1])]),
+        ((0, 0), []),
+    ],
+)
+def test_the_lengths_alone_decide_and_sequences_without_a_token_are_in_no_part(
+    query_lens: tuple[int, ...], expected: list[tuple[bool, list[int]]], max_query_len: int
+) -> None:
+    case = PagedCase(query_lens=query_lens, seq_lens=tuple(length + 3 for length in query_lens))
+    common = replace(case.common(), max_query_len=max(max_query_len, *query_lens))
+    parts = split_step(common)
+    assert [(part.is_decode, part.common.cu_seqlens_q.diff().tolist()) for part in parts] == (
+        expected
+    )
+    for part in parts:
+        own = part.common
+        assert own.num_tokens == own.cu_seqlens_q_cpu[-1] == len(own.slot_mapping)
+        assert own.num_reqs == len(own.seq_lens) == len(own.block_table)
+        assert own.max_query_len == (1 if part.is_decode else max(expected[0][1]))
 
 
 @pytest.mark.parametrize(

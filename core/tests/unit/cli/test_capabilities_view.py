@@ -13,7 +13,13 @@ from dougong.contracts import (
     Needs,
     QuantizationSupport,
 )
-from dougong.describe import CapabilityFile, DeclaredAttention, OpCandidate
+from dougong.describe import (
+    CapabilityFile,
+    DeclaredAttention,
+    DeclaredBuffer,
+    DeclaredLayout,
+    OpCandidate,
+)
 
 LIMITS = AttentionLimits(
     dtypes=frozenset({"bfloat16"}),
@@ -46,7 +52,18 @@ FULL = CapabilityFile(
         memory_quota_source="memory.max",
     ),
     kernels=KernelReport(loaded=("acme-kernels 2.1",), missing={"acme-extra": "not [b] there"}),
-    attention={"acme/flash": DeclaredAttention(limits=LIMITS), "acme/odd": DeclaredAttention()},
+    attention={
+        "acme/flash": DeclaredAttention(
+            limits=LIMITS,
+            layouts=(
+                DeclaredLayout(
+                    name="acme/blocked",
+                    buffers=(DeclaredBuffer(name="k", block_shape=("tokens", "heads", "dim")),),
+                ),
+            ),
+        ),
+        "acme/odd": DeclaredAttention(),
+    },
     ops=(
         OpCandidate(
             key="rms_norm",
@@ -66,6 +83,7 @@ FULL = CapabilityFile(
             dequantized="",
         ),
     ),
+    environment={"ACME_FAST": "1", "ACME_SLOW": None},
 )
 
 
@@ -90,6 +108,9 @@ def test_everything_that_is_known_is_shown(capsys: pytest.CaptureFixture[str]) -
         "hidden_size multiples of 64",
         "at most 512",
         "never",
+        "acme/blocked",
+        "ACME_FAST",
+        "not set",
     ):
         assert part in text, part
 

@@ -5,10 +5,9 @@ from io import StringIO
 
 from rich.console import Console
 
-from dougong.cli.explain_ops import ops_tree, origins_text, pieces_text, ways_of
+from dougong.cli.explain_ops import ops_tree, origins_text, ways_of
 from dougong.config.decision import USER
 from dougong.contracts import OpPiece
-from dougong.contracts.rank_plan import NATIVE
 from dougong.planner import OpPlan, PassedOver
 from tests.support.made_up_plans import chip_plan, layer_paths, op_plan, plain_plan
 
@@ -51,12 +50,6 @@ def test_what_a_fused_slot_does_is_not_counted_as_running() -> None:
     )
     assert lines[0] == "ops: 1 of 1 run a registered implementation, 0 native (plain torch)"
     assert lines[2] == "└── rms_norm  1  done inside fused"
-
-
-def test_token_counts_are_told_from_the_smallest() -> None:
-    pieces = (OpPiece("a/small", 1), OpPiece("a/big", 4096), OpPiece(NATIVE))
-    assert pieces_text(pieces) == "a/small up to 1 token, a/big up to 4,096 tokens, native above"
-    assert pieces_text(pieces[-1:]) == "native"
 
 
 def test_a_wheel_that_brought_two_pieces_is_named_once() -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from dougong.cli.explain_switches import switch_of
+from dougong.cli.explain_switches import switch_of, switches_of
 from dougong.cli.explain_view import print_switches
 from tests.support.made_up_plans import chip_plan, plain_plan
 
@@ -16,11 +18,12 @@ from tests.support.made_up_plans import chip_plan, plain_plan
         ({"custom_ops": "none,+linear"}, "required (+)"),
         ({"custom_ops": "none, -linear"}, "off (-)"),
         ({"custom_ops": "none", "op": "lm_head=native,linear=acme/mm"}, "asked for (--op)"),
+        ({"custom_ops": "none", "op": "lm_head=native, linear = acme/mm"}, "asked for (--op)"),
         ({"op": "lm_head=native"}, "on"),
     ],
 )
 def test_the_switch_that_holds_is_the_most_explicit(choices: dict[str, str], said: str) -> None:
-    assert switch_of(choices, "linear") == said
+    assert switch_of(switches_of(replace(plain_plan(), choices=choices)), "linear") == said
 
 
 def test_the_table_of_switches_has_every_op(capsys: pytest.CaptureFixture[str]) -> None:

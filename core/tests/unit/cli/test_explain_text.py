@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dougong.cli.explain_text import counted, entry, line, places, ranges, size
+from dougong.cli.explain_text import counted, entry, line, places, size
 
 
 def _printed(text: str, width: int) -> list[str]:
@@ -55,23 +55,6 @@ def test_sizes_are_short(num_bytes: int, shown: str) -> None:
 def test_one_thing_is_not_several() -> None:
     assert counted(1, "layer") == "1 layer"
     assert counted(20_000, "block") == "20,000 blocks"
-
-
-@pytest.mark.parametrize(
-    ("numbers", "shown"),
-    [([], ""), ([7], "7"), ([3, 0, 1, 2], "0-3"), ([0, 1, 2, 5, 8, 9], "0-2,5,8-9")],
-)
-def test_numbers_that_follow_one_another_are_a_range(numbers: list[int], shown: str) -> None:
-    assert ranges(numbers) == shown
-
-
-@given(st.sets(st.integers(0, 60)))
-def test_a_range_says_exactly_its_numbers(numbers: set[int]) -> None:
-    said: set[int] = set()
-    for part in filter(None, ranges(numbers).split(",")):
-        first, _, last = part.partition("-")
-        said |= set(range(int(first), int(last or first) + 1))
-    assert said == numbers
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,7 @@ def test_a_kernel_that_computes_something_else_is_found(installed: Installed) ->
 def test_a_kernel_that_is_passed_over_is_named_with_its_reason(installed: Installed) -> None:
     check = _check(installed, "rms_norm")
     assert check.detail.startswith("by native in float32; ")
-    assert (
-        "passed over: fake/rms_norm: needs absent: not on this machine"
-        in check.detail
-    )
+    assert "passed over: fake/rms_norm: needs absent: not on this machine" in check.detail
     assert check.error < 1e-5
 
 

@@ -87,3 +87,9 @@ def test_what_says_the_same_twice_is_no_contradiction() -> None:
 def test_all_problems_are_in_one_message() -> None:
     error = refusal("all,none,+rms,-silu_and_mul,+silu_and_mul,silu", "x", "swirl=y")
     assert len(error.problems) == 6
+
+
+def test_names_that_were_checked_before_are_taken_as_they_are() -> None:
+    switches = parse_op_switches("+of_a_plugin", ("gone=a/x",), known=None)
+    assert switches.required == {"of_a_plugin"}
+    assert switches.implementations == {"gone": "a/x"}

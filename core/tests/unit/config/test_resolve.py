@@ -129,9 +129,43 @@ def test_what_a_device_does_not_claim_leaves_a_configuration_to_plan_with() -> N
 
 def test_what_cannot_be_planned_with_is_told_with_what_is_not_claimed() -> None:
     args = EngineArgs(model="m", block_size=48, scheduling_policy="fair")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError) as caught:
-        resolve(args, made_up_model(), made_up_card(), platform="paper")
-    assert len(caught.value.problems) == 2
+    resolution = resolve(args, made_up_model(), made_up_card(), platform="paper")
+    assert len(resolution.problems) == 2
+    assert resolution.config.scheduler.policy == "fcfs"
+
+
+STAND_INS: dict[str, tuple[dict[str, Any], str]] = {
+    "max_num_seqs": ({"max_num_seqs": 0}, "max_num_seqs=0"),
+    "dtype": ({"dtype": "int4"}, "dtype=int4"),
+    "kv_cache_dtype": ({"kv_cache_dtype": "int4"}, "kv_cache_dtype=int4"),
+    "max_model_len": ({"max_model_len": 10**6}, "max_model_len=1000000"),
+    "num_kv_blocks": ({"num_kv_blocks": 10**8}, "A KV cache of"),
+    "device_memory_utilization": ({"device_memory_utilization": 7}, "utilization=7"),
+    "max_num_batched_tokens": ({"max_num_batched_tokens": 3, "max_num_seqs": 9}, "is below"),
+    "kv_cache_memory_bytes": ({"num_kv_blocks": 9, "kv_cache_memory_bytes": GIB}, "twice"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_a_value_that_nobody_can_plan_with_has_a_stand_in_and_is_told(name: str) -> None:
+    wishes, told = STAND_INS[name]
+    args = EngineArgs(model="m", **wishes)
+    resolution = resolve(args, made_up_model(), made_up_card(), platform="paper")
+    (problem,) = resolution.problems
+    assert told in problem
+    plain = resolve(EngineArgs(model="m"), made_up_model(), made_up_card(), platform="paper").config
+    if name not in ("max_num_batched_tokens", "kv_cache_memory_bytes"):
+        assert resolution.config.compute == plain.compute
+        assert resolution.config.scheduler == plain.scheduler
+        assert resolution.config.kv_cache == plain.kv_cache
+
+
+def test_every_value_that_nobody_can_plan_with_is_told_at_once() -> None:
+    args = EngineArgs(
+        model="m", dtype="int4", max_model_len=10**6, num_kv_blocks=10**8, max_num_seqs=0
+    )
+    resolution = resolve(args, made_up_model(), made_up_card(), platform="paper")
+    assert len(resolution.problems) == 4
 
 
 def test_what_a_platform_proposes_and_does_not_claim_is_its_fault_at_once() -> None:

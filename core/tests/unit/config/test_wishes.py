@@ -5,7 +5,7 @@ import pytest
 from dougong.config.args import CommandDefault, EngineArgs
 from dougong.config.wishes import Wishes
 from dougong.contracts import ConfigChange
-from dougong.errors import ConfigError, PluginError
+from dougong.errors import PluginError
 
 
 def test_a_wish_is_settled_with_its_author_and_reason() -> None:
@@ -46,8 +46,8 @@ def test_a_refused_value_is_the_fault_of_whoever_asked_for_it() -> None:
     wishes = Wishes.of_user(EngineArgs(model="m", block_size=3))
     wishes.apply_changes("paper", [ConfigChange("dtype", "int3", "it is small")])
     wishes.refuse("block_size=3 is odd.", of="block_size")
-    with pytest.raises(ConfigError, match="block_size=3 is odd"):
-        wishes.check()
+    wishes.check()
+    assert wishes.problems == ["block_size=3 is odd."]
     wishes.refuse("int3 is no dtype.", of="dtype")
     with pytest.raises(PluginError) as caught:
         wishes.check()

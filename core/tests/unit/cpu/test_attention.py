@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import pytest
 import torch
 
-from dougong.attention import PairedBackend
+from dougong.attention import Attention, PairedBackend
 from dougong.contracts import AttentionRequest, KVCacheSpec
 from dougong.cpu import attention as cpu_attention
 from dougong.cpu import native
@@ -117,6 +118,24 @@ def test_the_workspace_is_what_the_kernel_announces_or_a_little_more(
     )  # fmt: skip
     counted = NativeAttentionBackend().workspace_bytes(asked, 100)
     assert announced <= counted <= 2 * announced
+
+
+def test_a_cache_that_is_let_go_is_gone_and_another_takes_its_place() -> None:
+    """A cache for measuring is dropped before the real one is allocated; both at once would not
+    fit."""
+    layer = Attention(0, 2, 2, 64, 1.0)
+    layer.bind_backend(("cpu/native",), NativeAttentionBackend().make_impl(request(), 1.0))
+    k = v = torch.ones(1, 2, 64)
+    slots, buffers = torch.tensor([3]), list[weakref.ref[torch.Tensor]]()
+    for _ in range(2):
+        cache = [torch.zeros(4, 2, 16, 64) for _ in range(2)]
+        buffers += [weakref.ref(buffer) for buffer in cache]
+        layer.bind_cache(0, cache)
+        layer.impl.write_kv(k, v, layer.kv_cache, slots)
+        assert all(buffer[0, :, 3].eq(1).all() for buffer in cache)
+        layer.bind_cache(0, ())
+        del cache
+        assert [buffer() for buffer in buffers] == [None] * len(buffers)
 
 
 def test_it_names_its_library() -> None:

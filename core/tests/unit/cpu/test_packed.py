@@ -130,3 +130,55 @@ def test_an_embedding_without_a_tied_head_reads_its_own_table(dtype: torch.dtype
     assert bound(embedding) == {"embedding": {"cpu/embedding": 1}}
     ids = torch.tensor([70, 0, 5, 5])
     assert torch.equal(embedding(ids), embedding.weight[ids])
+
+
+def check_linear(op: Linear, weight: torch.Tensor) -> None:
+    x = torch.randn(3, weight.shape[1]) * 0.3
+    torch.testing.assert_close(op(x), x @ weight.T, rtol=1e-5, atol=1e-5)
+
+
+def test_a_weight_that_two_products_share_is_packed_for_each_and_stays() -> None:
+    one, other = (Linear(48, 48, False, torch.float32) for _ in range(2))
+    one.weight.data.normal_()
+    other.weight = one.weight
+    weight = one.weight.detach().clone()
+    assert bound(nn.ModuleList([one, other])) == {"linear": {"cpu/packed_linear": 2}}
+    assert torch.equal(one.weight, weight)
+    check_linear(one, weight)
+    check_linear(other, weight)
+
+
+def test_a_head_that_is_a_plain_product_on_the_embeddings_weight_leaves_the_table() -> None:
+    embedding, head = Embedding(70, 48, torch.float32), Linear(48, 70, False, torch.float32)
+    embedding.weight.data.normal_()
+    head.weight = embedding.weight
+    weight = head.weight.detach().clone()
+    bound(nn.ModuleList([embedding, head]))
+    ids = torch.tensor([69, 0])
+    assert torch.equal(embedding(ids), weight[ids])
+    check_linear(head, weight)
+
+
+@pytest.mark.parametrize("which", ["head", "table"])
+def test_a_tied_pair_keeps_its_weight_for_a_third_one(which: str) -> None:
+    model, table = tied(torch.float32)
+    third = LMHead(70, 48, torch.float32, model["embed"] if which == "head" else None)
+    third.weight = model["embed"].weight
+    model["third"] = third
+    bound(model)
+    assert torch.equal(model["embed"].weight, table)
+    check_tied(model, table)
+    expected = table[:3] @ table.T
+    torch.testing.assert_close(third(table[:3]), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("slot", [NATIVE, "cpu/packed_gate_up_act"])
+def test_a_fused_slots_weight_is_released_by_whoever_computes(slot: str) -> None:
+    op = GateUpAct(48, 40, "silu", False, torch.float32)
+    op.weight.data.normal_()
+    x = torch.randn(3, 48) * 0.3
+    expected = op.forward_native(x)
+    names = {"gate_up_act": slot, "linear": "cpu/packed_linear" if slot == NATIVE else NATIVE}
+    bound(op, **names)
+    assert op.weight.numel() == 0
+    torch.testing.assert_close(op(x), expected, rtol=1e-5, atol=1e-5)

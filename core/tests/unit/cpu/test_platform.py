@@ -37,6 +37,10 @@ def test_an_unknown_family_gets_generic_claims_that_say_so() -> None:
     assert "float32" in claims.dtypes
 
 
+def test_no_largest_head_size_is_claimed_since_plain_torch_takes_any() -> None:
+    assert CpuPlatform().claims(machine.machine()).max_head_size is None
+
+
 def test_questions_give_the_same_answer_twice() -> None:
     platform = CpuPlatform()
     assert platform.claims(machine.machine()) == platform.claims(machine.machine())

@@ -9,10 +9,12 @@ from dougong.contracts import (
     AttentionLimits,
     AttentionRequest,
     Claims,
+    GraphLevel,
+    GraphSupport,
     KVCacheSpec,
     UnsupportedError,
 )
-from dougong.describe import DeclaredAttention, DeclaredBackend
+from dougong.describe import DeclaredAttention, DeclaredBackend, DeclaredBuffer, DeclaredLayout
 
 CLAIMS = Claims(
     arch="a",
@@ -57,12 +59,27 @@ def test_its_own_block_sizes_go_before_the_claims() -> None:
     assert backend(DeclaredAttention(limits=limits)).kv_layout(SPEC).block_sizes == (16,)
 
 
-def test_two_that_name_one_layout_share_it() -> None:
+def test_what_a_file_states_of_its_layout_goes_before_what_is_claimed() -> None:
+    buffer = DeclaredBuffer(name="k", block_shape=("heads", "tokens", "dim"))
+    layout = DeclaredLayout(name="blocked", buffers=(buffer,), dtypes=("bfloat16",))
     one, other = (
-        DeclaredBackend(name, DeclaredAttention(limits=LIMITS, layout="blocked"), CLAIMS)
+        DeclaredBackend(name, DeclaredAttention(limits=LIMITS, layouts=(layout,)), CLAIMS)
         for name in ("acme/a", "acme/b")
     )
     assert one.kv_layout(SPEC) == other.kv_layout(SPEC)
+    assert one.kv_layout(SPEC).buffers[0].block_shape == (2, 64, 64)
+    assert one.kv_layout(SPEC).alignment_bytes == 1
+    assert one.kv_layout(replace(SPEC, dtype="int8")).name == "acme/a"
+
+
+def test_workspace_and_graphs_are_as_stated() -> None:
+    graph = GraphSupport(GraphLevel.DECODE)
+    declared = backend(
+        DeclaredAttention(workspace_bytes=100, workspace_bytes_per_token=3, graph=graph)
+    )
+    assert declared.workspace_bytes(REQUEST, 10) == 130
+    assert declared.graph_support() == graph
+    assert backend(DeclaredAttention()).workspace_bytes(REQUEST, 10) == 0
 
 
 def test_it_cannot_be_run() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dougong.describe.plain_data import from_plain, to_plain
+from dougong.describe.plain_data import UnusableData, from_plain, read_plain, to_plain, unknown_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,38 @@ def test_what_is_not_stated_keeps_its_default() -> None:
     assert from_plain(Whole, {"part": {"size": 1}}) == Whole(Part(1))
 
 
+def test_all_that_does_not_fit_is_told_together() -> None:
+    plain = {"part": {"size": "1", "nam": 1}, "several": [{}, 3], "by_name": {"x": {"size": 2.5}}}
+    with pytest.raises(UnusableData) as caught:
+        from_plain(Whole, plain)
+    assert [one.split(" ")[0] for one in caught.value.problems] == [
+        "part.size:",
+        "part.nam",
+        "several[0]:",
+        "several[1]:",
+        "by_name.x.size:",
+    ]
+
+
+def test_unknown_keys_alone_are_found_with_what_they_are_in() -> None:
+    plain = {"part": {"siz": "1"}, "rate": "fast"}
+    assert list(unknown_keys(Whole, plain, "$")) == ["$.part.siz is unknown: did you mean 'size'?"]
+
+
+def test_a_value_with_unknown_keys_is_read_without_them() -> None:
+    value, problems = read_plain(Whole, {"part": {"size": 1, "x": 2}})
+    assert value == Whole(Part(1))
+    assert len(problems) == 1
+    assert read_plain(Whole, {"part": 3})[0] is None
+
+
 @pytest.mark.parametrize(
     ("plain", "told"),
     [
-        ({"part": {"siz": 1}}, r"^part\.siz is unknown: did you mean 'size'\?$"),
+        ({"part": {"siz": 1}}, r"^part\.siz is unknown: did you mean 'size'\?; part: Object miss"),
         ({"part": {"size": 1, "zzz": 1}}, r"^part\.zzz is unknown; known: size, names$"),
         ({"maybe": {"nam": 1}}, r"^maybe\.nam is unknown"),
-        ({"several": [{}, {"siz": 1}]}, r"^several\[1\]\.siz is unknown"),
+        ({"several": [{"size": 1}, {"siz": 1}]}, r"^several\[1\]\.siz is unknown"),
         ({"by_name": {"x": {"siz": 1}}}, r"^by_name\.x\.siz is unknown"),
         ({"a": 1, "b": 2}, r"^a is unknown.*; b is unknown"),
         ({"part": {"size": "1"}}, r"^part\.size: Expected `int`, got `str`$"),

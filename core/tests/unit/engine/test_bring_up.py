@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 
 from dougong.config import EngineArgs
 from dougong.contracts import ImplementationError, KernelReport, RankPlan
-from dougong.engine.candidates import agreed_kernels
+from dougong.engine.candidates import agreed_kernels, without_returned
 from dougong.engine.startup import StartedEngine, start_engine
-from dougong.errors import ConfigError
+from dougong.errors import ConfigError, PluginError
+from dougong.reference import ReferenceAttentionBackend
 from dougong.testing.null_worker import NullWorker
 from tests.support.installed_stubs import Installed
 from tests.support.null_engine import NullModels
@@ -142,11 +144,26 @@ def test_when_the_last_kernel_fails_native_runs_and_that_is_a_fallback(
     assert "bad launch" in fallback.reason
 
 
+def test_what_ends_in_native_is_warned_of_once(
+    null_models: NullModels, rounds: Rounds, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("acme/lib", "acme/fast", "acme/safe")
+    rounds.failures = {name: f"{name} had a bad launch" for name in names}
+    with caplog.at_level(logging.WARNING, logger="dougong"):
+        report = start(null_models).report
+    told = "\n".join((*caplog.messages, *report.warnings()))
+    assert told.count("acme/safe had a bad launch") == 1
+    assert "Starting anew without it" in told, "what another kernel takes the place of"
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"op": [f"{KEY}=acme/fast"]}, f"--op {KEY}=acme/fast"),
-        ({"strict": True, "op": ["fused_add_rms_norm=native"]}, "--strict"),
+        ({"op": [f"{KEY}=acme/fast"]}, f"It was asked for with --op {KEY}=acme/fast."),
+        (
+            {"strict": True, "op": ["fused_add_rms_norm=native"]},
+            "--strict refuses to go on without it.",
+        ),
     ],
 )
 def test_a_user_who_insists_gets_the_failure_and_nothing_else(
@@ -155,9 +172,7 @@ def test_a_user_who_insists_gets_the_failure_and_nothing_else(
     rounds.failures = {"acme/fast": "bad launch"}
     with pytest.raises(ConfigError) as caught:
         start(null_models, **options)
-    assert f"acme/fast failed at its first use: bad launch. It was asked for with {named}." in str(
-        caught.value
-    )
+    assert f"acme/fast failed at its first use: bad launch. {named}" in str(caught.value)
     assert isinstance(caught.value.__cause__, ImplementationError)
     assert len(rounds.plans) == len(rounds.ended) == 1
 
@@ -191,3 +206,73 @@ def test_a_library_counts_where_every_rank_has_it_in_one_version() -> None:
         "d": "rank 0: not built",
     }
     assert agreed_kernels([one]) == one
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        None,
+        KernelReport(loaded=("",)),
+        KernelReport(loaded=(" ",)),
+        KernelReport(loaded=(3,)),  # type: ignore[arg-type]
+        KernelReport(loaded=("acme 1",), missing={"": "not built"}),
+        KernelReport(missing={"acme": None}),  # type: ignore[dict-item]
+        KernelReport(loaded=None),  # type: ignore[arg-type]
+    ],
+)
+def test_a_report_that_names_no_library_is_the_platforms_fault_whichever_rank_gives_it(
+    report: Any,
+) -> None:
+    with pytest.raises(PluginError, match=r"Rank 1: what Platform\.import_kernels\(\) found"):
+        agreed_kernels([KernelReport(loaded=("acme 1",)), report])
+
+
+def test_a_worker_that_names_no_library_ends_the_start(
+    null_models: NullModels, rounds: Rounds
+) -> None:
+    rounds.report = KernelReport(loaded=("",))
+    with pytest.raises(PluginError, match="no name of a library"):
+        start(null_models)
+    assert len(rounds.ended) == 1
+
+
+def test_a_library_that_was_not_there_once_stays_away() -> None:
+    first = KernelReport(loaded=("a 1", "b 2"), missing={"c": "no file"})
+    again = KernelReport(loaded=("a 1", "c 3", "d 4"), missing={"e": "too old"})
+    both = without_returned(first, again)
+    assert both.loaded == ("a 1",)
+    assert both.missing == {
+        "c": "no file",
+        "e": "too old",
+        "b": "b 2 was not there when the device was opened again",
+        "d": "d 4 was not there when the device was opened before",
+    }
+    assert without_returned(None, first) == first
+    assert without_returned(both, again).loaded == ("a 1",)
+
+
+def test_libraries_that_come_and_go_do_not_keep_a_start_from_ending(
+    null_models: NullModels, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block size follows the library, so each open contradicts the values of the one before."""
+    flash = ReferenceAttentionBackend()
+    monkeypatch.setattr(flash, "name", "null/flash", raising=False)
+    monkeypatch.setattr(flash, "library", "flash", raising=False)
+    layout = flash.kv_layout
+    monkeypatch.setattr(
+        flash, "kv_layout", lambda spec: replace(layout(spec), block_sizes=(32,)), raising=False
+    )
+    backends = {"null/flash": flash, "reference/torch": ReferenceAttentionBackend()}
+    monkeypatch.setattr("dougong.engine.candidates.load_backends", lambda platform: backends)
+    opens = []
+
+    def init_device(worker: NullWorker) -> KernelReport:
+        opens.append(worker)
+        assert len(opens) < 9, "it goes on for ever"
+        return KernelReport(loaded=("flash 1",) if len(opens) % 2 == 0 else ())
+
+    monkeypatch.setattr(NullWorker, "init_device", init_device)
+    plan = start(null_models).report.plan
+    assert plan.attention_backends() == {"reference/torch": 2}
+    assert "flash" in plan.kernels_missing
+    assert len(opens) == 2

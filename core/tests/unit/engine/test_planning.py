@@ -14,6 +14,7 @@ from dougong import LLM
 from dougong.checkpoint import resolve_reference
 from dougong.config import EngineArgs
 from dougong.contracts import KernelReport
+from dougong.engine.candidates import failures_by_kind
 from dougong.engine.planning import PlannedStart, explain, plan_start
 from dougong.errors import CheckpointError, ConfigError
 from dougong.planner import ExecutionPlan
@@ -81,6 +82,112 @@ def test_wrong_options_of_both_kinds_are_told_together(bare: str) -> None:
     assert "rmsnorm" in text
     assert "x" in text
     assert "block_size=5" in text
+
+
+TOGETHER: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "a cache that does not fit": (
+        {"num_kv_blocks": 10**8, "attention_backend": "nope"},
+        ("KV cache of", "attention_backend=nope"),
+    ),
+    "no dtype": (
+        {"dtype": "int4", "attention_backend": "nope", "op": ["lm_head=acme/none"]},
+        ("dtype=int4 is not a dtype", "attention_backend=nope", "acme/none"),
+    ),
+    "no such size": (
+        {"max_num_seqs": 0, "custom_ops": "+rmsnorm", "attention_backend": "nope"},
+        ("max_num_seqs=0", "rmsnorm", "attention_backend=nope"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TOGETHER)
+def test_what_nobody_can_plan_with_hides_nothing_else(bare: str, what: str) -> None:
+    options, told = TOGETHER[what]
+    with pytest.raises(ConfigError) as caught:
+        plan_start(EngineArgs(model=bare, platform="null", **options), open_platform("null"),
+                   files(bare))  # fmt: skip
+    assert len(caught.value.problems) == len(told)
+    for part in told:
+        assert len([one for one in caught.value.problems if part in one]) == 1
+
+
+def test_an_unknown_architecture_hides_nothing_else(bare: str) -> None:
+    config = tiny_config(architectures=["AcmeForCausalLM"])
+    (Path(bare) / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="AcmeForCausalLM"):
+        planned(bare)
+    args = EngineArgs(
+        model=bare, platform="null", custom_ops="+rmsnorm", dtype="int4", attention_backend="nope"
+    )
+    with pytest.raises(ConfigError) as caught:
+        plan_start(args, open_platform("null"), files(bare))
+    for part in ("AcmeForCausalLM", "rmsnorm", "dtype=int4", "attention_backend=nope"):
+        assert len([one for one in caught.value.problems if part in one]) == 1
+    assert len(caught.value.problems) == 4
+
+
+def test_a_config_that_its_class_refuses_hides_nothing_else(bare: str) -> None:
+    (Path(bare) / "config.json").write_text(json.dumps(tiny_config(hidden_act="acme")))
+    with pytest.raises(ConfigError) as caught:
+        plan_start(EngineArgs(model=bare, platform="null", custom_ops="+rmsnorm"),
+                   open_platform("null"), files(bare))  # fmt: skip
+    text = str(caught.value)
+    assert "rmsnorm" in text
+    assert "hidden_act" in text
+
+
+def test_what_the_class_ignores_of_the_config_is_noted(bare: str) -> None:
+    config = tiny_config(sliding_window=32, attn_logit_softcapping=30.0)
+    (Path(bare) / "config.json").write_text(json.dumps(config))
+    window, cap = planned(bare).plan.notes
+    assert "the config has a sliding window of 32 tokens, which model class Llama" in window
+    assert "a cap of 30 on attention scores" in cap
+    short = plan_start(
+        EngineArgs(model=bare, platform="null", max_model_len=32),
+        open_platform("null"),
+        files(bare),
+    )
+    assert short.plan.notes == (cap,), "a window that holds every token makes no difference"
+
+
+WITHOUT_FORWARD = """
+from dougong.ops import CustomOp
+from dougong.ops.catalog import OPS
+
+
+@CustomOp.register_oot("lm_head")
+class Head(OPS["lm_head"]):
+    pass
+"""
+
+
+def test_a_registration_that_changes_nothing_is_noted_in_the_plan_and_the_warnings(
+    null_models: NullModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Installed(tmp_path / "stubs", monkeypatch).add(
+        Stub(distribution="acme", name="acme", has_platform=False, hooks=WITHOUT_FORWARD)
+    )
+    model = null_models.write()
+    (note,) = explain(EngineArgs(model=model, **NULL_OPTIONS)).notes
+    assert "class acme/Head of op lm_head has no forward_oot" in note
+    with LLM(model, **NULL_OPTIONS) as llm:
+        assert note in llm.report.warnings()
+        assert plan_from_json(plan_to_json(llm.plan)).notes == (note,)
+
+
+def test_weights_that_nobody_reads_are_refused_with_what_is_read(bare: str) -> None:
+    config = tiny_config(quantization_config={"quant_method": "awq", "bits": 4})
+    (Path(bare) / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"the core reads .*q4_0.*q6_k"):
+        planned(bare)
+
+
+def test_what_failed_is_kept_apart_for_ops_and_attention_backends(bare: str) -> None:
+    candidates = planned(bare).inputs.candidates
+    assert failures_by_kind(candidates, {"reference/torch": "a", "acme/kernel": "b"}) == (
+        {"acme/kernel": "b"},
+        {"reference/torch": "a"},
+    )
 
 
 def test_a_refusal_makes_no_worker_and_no_process(

@@ -47,6 +47,25 @@ def test_another_value_than_the_plans_is_refused_with_both(tmp_path: Path) -> No
     )
 
 
+SAME = {"dtype": ("bf16", "bfloat16"), "op": (["b=y", "a=x"], "a=x,b=y"),
+        "custom_ops": ("-b,all", "all,-b"),
+        "attention_backend": ("decode=a, prefill=b", "prefill=b,decode=a")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_in_other_words_may_be_given_again(tmp_path: Path, name: str) -> None:
+    given, saved = SAME[name]
+    path = save(tmp_path, replace(chip_plan(), choices={name: str(saved)}))
+    args = EngineArgs.from_options({"model": "m", "plan": path, name: given})
+    assert with_saved_choices(args).explicit == args.explicit
+
+
+def test_a_size_of_the_cache_contradicts_the_other_way_to_give_it(tmp_path: Path) -> None:
+    path = save(tmp_path, replace(chip_plan(), choices={"num_kv_blocks": 20}))
+    with pytest.raises(ConfigError, match=r"kv_cache_memory_bytes=9 .* made with num_kv_blocks=20"):
+        with_saved_choices(EngineArgs(model="m", plan=path, kv_cache_memory_bytes=9))
+
+
 def test_sizes_that_follow_from_free_memory_are_taken_from_the_plan(tmp_path: Path) -> None:
     saved = replace(
         chip_plan(),
@@ -88,3 +107,32 @@ def test_a_file_that_is_no_plan_is_refused_by_its_name(tmp_path: Path, content: 
         path.write_text(content)
     with pytest.raises(ConfigError, match=r"--plan .*plan\.json"):
         with_saved_choices(EngineArgs(model="m", plan=str(path)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('"acme-blas 4.1"', '""', "$.kernels_loaded[0]"),
+        ('"custom_ops": "all,-lm_head"', '"plan": "x"', "$.choices.plan"),
+        ('"custom_ops": "all,-lm_head"', '"model": "x"', "$.choices.model"),
+        ('"max_num_seqs": 8', '"max_num_seqs": "lots"', "$.choices.max_num_seqs"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_its_name_and_the_place_once(
+    tmp_path: Path, old: str, new: str, place: str
+) -> None:
+    path = save(tmp_path, chip_plan())
+    text = Path(path).read_text()
+    assert old in text
+    Path(path).write_text(text.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        with_saved_choices(EngineArgs(model="m", plan=path))
+    assert str(caught.value).startswith(f"--plan {path}: ")
+    assert str(caught.value).count(place) == 1
+
+
+def test_a_decision_of_the_wrong_type_is_refused_and_not_taken(tmp_path: Path) -> None:
+    decision = Decision("max_num_seqs", "lots", "core", "damaged")
+    path = save(tmp_path, chip_plan().with_decisions((decision,)))
+    with pytest.raises(ConfigError, match=r"plan\.json: .*\n.*decisions\[0\]\.value: max_num_seqs"):
+        with_saved_choices(EngineArgs(model="m", plan=path))

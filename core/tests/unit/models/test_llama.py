@@ -72,13 +72,40 @@ def test_every_parameter_belongs_to_an_op() -> None:
 
 
 def test_all_layers_share_one_rotary_table_as_long_as_the_engine_needs() -> None:
-    def rotaries(max_model_len: int | None) -> list[RotaryEmbedding]:
+    def table(max_model_len: int | None) -> torch.Tensor:
         model = LlamaForCausalLM(tiny_config(), torch.float32, max_model_len)
-        return [module for module in model.modules() if isinstance(module, RotaryEmbedding)]
+        rotaries = [module for module in model.modules() if isinstance(module, RotaryEmbedding)]
+        assert len(rotaries) == len(model.layers)
+        (only,) = {id(one.cos_sin_cache): one.cos_sin_cache for one in rotaries}.values()
+        return only
 
-    (short,), (long,) = rotaries(50), rotaries(None)
-    assert short.cos_sin_cache.shape == (50, 16)
-    assert long.cos_sin_cache.shape == (256, 16)
+    assert table(50).shape == (50, 16)
+    assert table(None).shape == (256, 16)
+
+
+def test_every_layer_has_the_fused_slots_with_their_parts_below_them() -> None:
+    with torch.device("meta"):
+        model = LlamaForCausalLM(tiny_config(), torch.float32)
+    keys = {path: one.key for path, one in model.named_modules() if isinstance(one, CustomOp)}
+    for index in range(len(model.layers)):
+        assert {
+            path.removeprefix(f"layers.{index}."): key
+            for path, key in keys.items()
+            if path.startswith(f"layers.{index}.")
+        } == {
+            "input_norm": "fused_add_rms_norm",
+            "input_norm.norm": "rms_norm",
+            "attention.qkv": "linear",
+            "attention.norm_rope": "qkv_norm_rope",
+            "attention.norm_rope.rotary": "rotary_embedding",
+            "attention.out": "linear",
+            "post_attention_norm": "fused_add_rms_norm",
+            "post_attention_norm.norm": "rms_norm",
+            "mlp.gate_up": "gate_up_act",
+            "mlp.gate_up.linear": "linear",
+            "mlp.gate_up.act": "silu_and_mul",
+            "mlp.down": "linear",
+        }
 
 
 def test_attention_layers_count_from_zero_and_scale_by_the_head() -> None:
@@ -94,7 +121,7 @@ def test_biases_stand_where_the_config_puts_them() -> None:
 
     assert with_bias() == 0
     assert with_bias(attention_bias=True) == 4
-    assert with_bias(mlp_bias=True) == 4
+    assert with_bias(mlp_bias=True) == 4  # the one inside the fused slot counts
 
 
 def test_a_tied_head_owns_no_memory() -> None:

@@ -12,8 +12,9 @@ from dougong.errors import ConfigError, PluginError
 from dougong.models.llama import LlamaForCausalLM
 from dougong.models.loader import build_model
 from dougong.models.mistral import MistralForCausalLM
-from dougong.models.outline import SAMPLER_PREFIX, outline_model
-from dougong.ops import outline_ops
+from dougong.models.outline import outline_model
+from dougong.ops.assignments import SAMPLER_PREFIX
+from dougong.ops.outline import outline_ops
 from tests.support.tiny_models import tensor_shapes, tiny_config
 
 

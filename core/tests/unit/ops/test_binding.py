@@ -14,13 +14,14 @@ from dougong.contracts import DeviceLost, ImplementationError, KernelFault, OpPi
 from dougong.ops import (
     NATIVE,
     CustomOp,
+    FusedAddRMSNorm,
     GateUpAct,
     RMSNorm,
     SiluAndMul,
     TopKTopP,
-    bind_ops,
     register_kernel,
 )
+from dougong.ops.binding import bind_ops
 from tests.support.registrations import assignments, registry
 
 
@@ -231,11 +232,12 @@ def test_the_parts_of_a_fused_slot_are_not_counted_while_the_slot_runs_its_own_k
 
     own, native = OpPiece("acme/gate_up_act"), OpPiece(NATIVE)
     assert counts(own) == {"gate_up_act": {"acme/gate_up_act": 1}}
-    assert counts(native) == {"gate_up_act": {NATIVE: 1}, "silu_and_mul": {NATIVE: 1}}
-    assert counts(OpPiece("acme/gate_up_act", 8), native) == {
-        "gate_up_act": {"acme/gate_up_act": 1, NATIVE: 1},
-        "silu_and_mul": {NATIVE: 1},
-    }
+    parts = {"linear": {NATIVE: 1}, "silu_and_mul": {NATIVE: 1}}
+    assert counts(native) == {"gate_up_act": {NATIVE: 1}} | parts
+    assert (
+        counts(OpPiece("acme/gate_up_act", 8), native)
+        == {"gate_up_act": {"acme/gate_up_act": 1, NATIVE: 1}} | parts
+    )
 
 
 def test_the_samplers_ops_are_found_by_their_prefix_and_reports_add_up() -> None:
@@ -256,3 +258,151 @@ def test_the_samplers_ops_are_found_by_their_prefix_and_reports_add_up() -> None
         "silu_and_mul": {NATIVE: 2},
         "top_k_top_p": {"acme/cut": 1},
     }
+
+
+@CustomOp.register_oot("rms_norm", name="acme/two_steps")
+class TwoSteps(RMSNorm):
+    """Has ops of its own, and one of another key at a path that the core uses for another one."""
+
+    def __init__(self, hidden_size: int, eps: float, dtype: torch.dtype) -> None:
+        super().__init__(hidden_size, eps, dtype)
+        self.inner = RMSNorm(hidden_size, eps, dtype)
+
+    def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.inner(x)
+        return result
+
+
+@CustomOp.register_oot("gate_up_act", name="acme/alone")
+class Alone(GateUpAct):
+    """Leaves a part out and puts another op in a part's place."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        del self.linear
+        self.act = RMSNorm(4, 1e-6, torch.float32)
+
+    def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def own_ops() -> nn.ModuleList:
+    return nn.ModuleList(
+        [RMSNorm(4, 1e-6, torch.float32), GateUpAct(4, 4, "silu", False, torch.float32)]
+    )
+
+
+def test_ops_inside_an_out_of_tree_class_are_its_own_and_run_native() -> None:
+    found = registry(TwoSteps, Alone)
+    names = {"rms_norm": "acme/two_steps", "gate_up_act": "acme/alone"}
+    plan = assignments(own_ops(), names)  # of the core's own ops, as an outline shows them
+    with found.overriding(plan):
+        built = own_ops()
+    report = bind_ops(built, found, plan)
+    assert report.implementations == {
+        "rms_norm": {"acme/two_steps": 1},
+        "gate_up_act": {"acme/alone": 1},
+    }
+    two_steps, alone = built
+    assert isinstance(two_steps, TwoSteps)
+    assert isinstance(alone, Alone)
+    assert (two_steps.inner.implementation, two_steps.inner.path) == (NATIVE, "0.inner")
+    assert alone.act.implementation == NATIVE
+
+
+def test_an_out_of_tree_class_at_the_top_owns_what_is_in_it() -> None:
+    found = registry(TwoSteps)
+    plan = assignments(RMSNorm(4, 1e-6, torch.float32), {"rms_norm": "acme/two_steps"})
+    with found.overriding(plan):
+        built = RMSNorm(4, 1e-6, torch.float32)
+    bind_ops(built, found, plan)
+    assert built.implementation == "acme/two_steps"
+
+
+def test_what_is_missing_elsewhere_is_still_the_plans_fault() -> None:
+    plan = assignments(nn.ModuleList([*own_ops(), SiluAndMul()]))
+    with pytest.raises(PluginError, match="silu_and_mul is assigned at 2, where there is no op"):
+        bind_ops(own_ops(), registry(), plan)
+
+
+def test_a_class_hears_once_that_weights_are_loaded_before_any_kernel_is_made() -> None:
+    heard: list[object] = []
+
+    @CustomOp.register_oot("rms_norm", name="acme/hears")
+    class Hears(RMSNorm):
+        def post_load(self) -> None:
+            heard.append((self.path, self.weight[0].item()))
+
+        def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    @register_kernel("silu_and_mul", name="acme/made")
+    class Made:
+        def __init__(self, op: SiluAndMul) -> None:
+            heard.append("kernel")
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    found = registry(Hears, Made)
+    plan = assignments(model(), {"rms_norm": "acme/hears", "silu_and_mul": "acme/made"})
+    with found.overriding(plan):
+        built = nn.ModuleDict(reversed(list(model().items())))
+    bind_ops(built, found, plan)
+    assert heard == [("norm", 2.0), "kernel"]
+
+
+def test_a_class_that_fails_after_loading_is_named_and_not_asked_again() -> None:
+    asked = []
+
+    @CustomOp.register_oot("rms_norm", name="acme/unhappy")
+    class Unhappy(RMSNorm):
+        def post_load(self) -> None:
+            asked.append(self)
+            raise ValueError("weights of 4")
+
+        def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    found = registry(Unhappy)
+    norms = [RMSNorm(4, 1e-6, torch.float32) for _ in range(2)]
+    plan = assignments(nn.ModuleList(norms), {"rms_norm": "acme/unhappy"})
+    with found.overriding(plan):
+        built = nn.ModuleList([RMSNorm(4, 1e-6, torch.float32) for _ in range(2)])
+    with pytest.raises(ImplementationError) as caught:
+        bind_ops(built, found, plan)
+    reason = "post_load of op rms_norm at 0: ValueError: weights of 4"
+    assert caught.value.failures == {"acme/unhappy": reason}
+    assert len(asked) == 1
+
+
+def test_a_plugins_own_op_that_fails_after_loading_is_the_plugins_fault() -> None:
+    class Own(SiluAndMul):
+        key = "acme/own"
+
+        def post_load(self) -> None:
+            raise ValueError("odd")
+
+    with pytest.raises(PluginError, match="post_load of op acme/own at 0 raised ValueError: odd"):
+        bind_ops(nn.ModuleList([Own()]), registry(), assignments(nn.ModuleList([Own()])))
+
+
+def test_an_op_of_another_meaning_under_an_inherited_key_is_not_bound() -> None:
+    class Offset(RMSNorm):
+        def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    built = nn.ModuleList([Offset(4, 1e-6, torch.float32)])
+    plan = assignments(nn.ModuleList([RMSNorm(4, 1e-6, torch.float32)]), {"rms_norm": "acme/scale"})
+    with pytest.raises(PluginError, match="a forward_native of its own"):
+        bind_ops(built, registry(scale), plan)
+
+
+def test_a_kernel_for_a_part_runs_inside_a_native_slot() -> None:
+    slot = FusedAddRMSNorm(4, 1e-6, torch.float32)
+    slot.norm.weight.data.fill_(2.0)
+    built = nn.ModuleList([slot])
+    bind_ops(built, registry(scale), assignments(built, {"rms_norm": "acme/scale"}))
+    normed, total = slot(torch.ones(1, 4), torch.ones(1, 4))
+    torch.testing.assert_close(normed, torch.full((1, 4), 4.0 + 1e-6))
+    assert torch.equal(total, torch.full((1, 4), 2.0))

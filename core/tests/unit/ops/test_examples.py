@@ -128,3 +128,13 @@ def test_an_example_is_one_of_the_class_it_is_asked_of(key: str) -> None:
     op, arguments = acme.example()
     assert type(op) is acme
     assert equal(run(op, arguments), run(*OPS[key].example()))
+
+
+@pytest.mark.parametrize("key", OPS)
+def test_every_op_takes_no_rows(key: str) -> None:
+    op, arguments = OPS[key].example()
+    rows = len(tensors(arguments)[0])
+    none = tuple(
+        arg[:0] if isinstance(arg, torch.Tensor) and len(arg) == rows else arg for arg in arguments
+    )
+    assert [len(result) for result in run(op, none)] == [0] * len(run(op, arguments))

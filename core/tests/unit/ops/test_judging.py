@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -77,6 +77,19 @@ class WrongCall(Prepared):
         return x
 
 
+async def later(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return x
+
+
+class CalledLater(Prepared):
+    async def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]  # planted
+        return x
+
+
+def piecemeal(x: Tensor, weight: Tensor, eps: float) -> Iterator[Tensor]:
+    yield x
+
+
 @pytest.mark.parametrize(
     ("target", "told"),
     [
@@ -88,6 +101,9 @@ class WrongCall(Prepared):
         (WantsMore, "__init__: it takes (op, block) and is called with (op)"),
         (WrongCall, "__call__: it takes (x, weight) and is called with (x)"),
         (RMSNorm, "it is an op class; register it with CustomOp.register_oot"),
+        (later, "it is a coroutine function (async def)"),
+        (CalledLater, "__call__: it is a coroutine function (async def)"),
+        (piecemeal, "it is a generator function (it yields)"),
     ],
 )
 def test_a_kernel_that_would_be_called_wrongly_is_refused(target: Any, told: str) -> None:
@@ -99,7 +115,7 @@ def test_a_condition_on_what_the_op_does_not_state_is_refused() -> None:
     (problem,) = of_kernel(good, when=Needs(hiden_size=64))
     assert problem == (
         "its condition asks for hiden_size, which rms_norm does not state; "
-        "did you mean 'hidden_size'? stated: hidden_size"
+        "did you mean 'hidden_size'? stated: hidden_size, weight_format"
     )
 
 
@@ -219,6 +235,10 @@ def changed(**members: Any) -> type:
     return type("Changed", (OwnOp,), {"key": "acme/changed"} | members)
 
 
+async def waits(self: CustomOp, x: Tensor) -> Tensor:
+    return x
+
+
 def fails(self: CustomOp, x: Tensor) -> Tensor:
     raise ValueError("odd size")
 
@@ -231,6 +251,8 @@ def fails(self: CustomOp, x: Tensor) -> Tensor:
         (lambda: type("Heir", (OwnOp,), {}), "it inherits its key 'acme/own'"),
         (lambda: changed(__call__=fails), "it defines __call__"),
         (lambda: changed(forward_native=CustomOp.forward_native), "defines no forward_native"),
+        (lambda: changed(forward_native=lambda self: None), "forward_native takes no arguments"),
+        (lambda: changed(forward_native=waits), "forward_native: it is a coroutine function"),
         (lambda: changed(forward_native=fails), "its own example(): ValueError: odd size"),
         (lambda: changed(example=CustomOp.example), "defines no example()"),
         (
@@ -259,3 +281,20 @@ def test_a_plugins_op_that_works_is_tried_without_touching_random_numbers() -> N
     before = torch.get_rng_state()
     assert list(op_problems(Noisy, {"rms_norm"})) == []
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_class_that_computes_later_or_asks_for_what_is_not_stated_is_refused() -> None:
+    class Later(RMSNorm):
+        async def forward_oot(self, x: Tensor) -> Tensor:
+            return x
+
+    (problem,) = class_problems(Later, RMSNorm)
+    assert "coroutine function" in problem
+
+    class Fine(RMSNorm):
+        def forward_oot(self, x: Tensor) -> Tensor:
+            return x
+
+    assert list(class_problems(Fine, RMSNorm, KernelTerms(Needs(hidden_size=4)))) == []
+    (problem,) = class_problems(Fine, RMSNorm, KernelTerms(Needs(heads=4)))
+    assert "asks for heads, which rms_norm does not state" in problem

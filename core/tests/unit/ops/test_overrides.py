@@ -17,10 +17,12 @@ from dougong.ops import (
     FusedAddRMSNorm,
     GateUpAct,
     GeluAndMul,
+    MultipleOf,
+    OneOf,
     RMSNorm,
     SiluAndMul,
-    overriding,
 )
+from dougong.ops.overrides import overriding
 
 
 class AcmeNorm(RMSNorm):
@@ -207,3 +209,24 @@ def test_a_class_may_have_an_abstract_base_beside_the_op() -> None:
 
 def test_the_signature_of_an_op_class_is_that_of_its_init() -> None:
     assert list(inspect.signature(RMSNorm).parameters) == ["hidden_size", "eps", "dtype"]
+
+
+def test_where_conditions_on_properties_do_not_hold_the_cores_class_is_made() -> None:
+    conditions = {"rms_norm": (("hidden_size", MultipleOf(4)),)}
+    with overriding({"rms_norm": AcmeNorm}, conditions=conditions):
+        kinds = [type(RMSNorm(size, 1e-6, torch.float32)) for size in (4, 6, 8)]
+        inside = FusedAddRMSNorm(6, 1e-6, dtype=torch.float32).norm
+    assert kinds == [AcmeNorm, RMSNorm, AcmeNorm]
+    assert type(inside) is RMSNorm
+    assert not inside.weight.is_meta
+
+
+def test_a_slot_outside_the_conditions_still_has_the_parts_that_others_take() -> None:
+    class AcmeSlot(GateUpAct): ...
+
+    class AcmeSilu(SiluAndMul): ...
+
+    classes: dict[str, type[CustomOp]] = {"gate_up_act": AcmeSlot, "silu_and_mul": AcmeSilu}
+    with overriding(classes, conditions={"gate_up_act": (("has_bias", OneOf(True)),)}):
+        made = GateUpAct(4, 4, "silu", False, torch.float32)
+    assert (type(made), type(made.act)) == (GateUpAct, AcmeSilu)

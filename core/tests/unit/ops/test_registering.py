@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dougong.contracts import AtMost, Mark, PluginError, Registration, RegistrationKind
-from dougong.errors import ContractError
-from dougong.ops import (
-    CustomOp,
-    MultipleOf,
-    Needs,
-    OpRegistry,
-    RMSNorm,
-    register_kernel,
-    register_op,
+from dougong.contracts import (
+    AtMost,
+    Mark,
+    OpAssignment,
+    OpPiece,
+    PluginError,
+    Registration,
+    RegistrationKind,
 )
+from dougong.errors import ContractError
+from dougong.ops import CustomOp, MultipleOf, Needs, RMSNorm, register_kernel, register_op
+from dougong.ops.registry import OpRegistry
 from tests.support.registrations import registrations, registry
 
 
@@ -157,3 +158,44 @@ def test_a_mark_made_by_hand_is_refused() -> None:
     given = Registration(mark=mark, target=wide, plugin="acme", distribution="acme 1.0")
     with pytest.raises(ContractError, match="not marked with register_kernel"):
         OpRegistry.from_registrations([given])
+
+
+def test_a_class_has_conditions_like_a_kernel() -> None:
+    needs = Needs(library="acme-lib", hidden_size=MultipleOf(64))
+
+    @CustomOp.register_oot("rms_norm", when=needs)
+    class Conditional(RMSNorm):
+        def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    found = registry(Conditional)
+    (candidate,) = found.candidates()
+    assert candidate.when == needs
+    plan = [OpAssignment(key="rms_norm", paths=("0",), pieces=(OpPiece(candidate.name),))]
+    with found.overriding(plan):
+        kinds = [type(RMSNorm(size, 1e-6, torch.float32)) for size in (64, 65)]
+    assert kinds == [Conditional, RMSNorm]
+
+
+def test_a_class_whose_condition_asks_for_what_the_op_does_not_state_is_refused() -> None:
+    @CustomOp.register_oot("rms_norm", when=Needs(hiden_size=4))
+    class Misspelt(RMSNorm):
+        def forward_oot(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    with pytest.raises(ContractError, match=r"asks for hiden_size.*did you mean 'hidden_size'"):
+        registry(Misspelt)
+
+
+def test_one_wheel_that_uses_a_name_twice_is_told_of_itself() -> None:
+    @register_kernel("silu_and_mul", name="acme/any")
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    with pytest.raises(PluginError) as caught:
+        registry(anything, other)
+    told = str(caught.value)
+    assert told.startswith("acme 1.0 registers implementation 'acme/any' twice, as ")
+    assert "two wheels" not in told
+    with pytest.raises(PluginError, match=r"acme 1\.0 registers class of op 'rms_norm' twice"):
+        registry(AcmeNorm, OtherNorm)

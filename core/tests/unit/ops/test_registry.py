@@ -6,16 +6,8 @@ import torch
 
 from dougong.contracts import AtMost, OpPiece
 from dougong.describe import CandidateKind
-from dougong.ops import (
-    OP_KEYS,
-    CustomOp,
-    MultipleOf,
-    Needs,
-    OpRegistry,
-    RMSNorm,
-    register_kernel,
-    register_op,
-)
+from dougong.ops import OP_KEYS, CustomOp, MultipleOf, Needs, RMSNorm, register_kernel, register_op
+from dougong.ops.registry import OpRegistry
 from tests.support.registrations import assignments, registrations, registry
 
 

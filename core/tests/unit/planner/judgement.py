@@ -80,9 +80,11 @@ class Judgement:
         backend, layout = self.offered[name], self.layout(name, need, size)
         is_there = self.loaded is None or backend.library in (None, *self.loaded)
         asked = self.config.kv_cache.asked_blocks or 0
+        most = self.inputs.capabilities.claims.max_head_size
         return (
-            name not in self.inputs.candidates.failed
+            name not in self.inputs.candidates.failed_backends
             and is_there
+            and (most is None or need.head_dim <= most)
             and bool(backend.supports(self.request(need, size, phase)))
             and size in layout.block_sizes
             and (layout.slot_dtype == "int64" or asked * size <= 1 << 31)
@@ -134,17 +136,21 @@ class Judgement:
             dtype=self.config.compute.dtype,
             loaded=None if self.loaded is None else frozenset(self.loaded),
         )
-        switches = self.inputs.switches
-        inside = [one for one in self.inputs.needs.ops if one.path.startswith(f"{site.path}.")]
-        is_blocked = any(
-            one.key in switches.off or one.key in switches.implementations for one in inside
-        )
         least, most = token_bounds(candidate.tokens)
         return (
             candidate.name in self.inputs.candidates.failed
             or not candidate.when.check(request, site.properties)
-            or is_blocked
+            or self.is_left_alone(site)
             or not any(least <= n <= (most or n) for n in range(1, self.max_tokens + 1))
+        )
+
+    def is_left_alone(self, site: OpSite) -> bool:
+        """Whether the user named an op inside this one, so that it has to do its own work."""
+        switches = self.inputs.switches
+        named = switches.off | switches.required | switches.implementations.keys()
+        return any(
+            one.path.startswith(f"{site.path}.") and one.key in named and one.key != site.key
+            for one in self.inputs.needs.ops
         )
 
     def expected(self, site: OpSite, num_tokens: int) -> str:
@@ -215,11 +221,16 @@ class Judgement:
             if wish == "native":
                 continue
             if wish is None:
-                is_met = all(set(self.runs(one)) != {"native"} or self.owner(one) for one in places)
+                is_met = all(self.runs_something_of(key, one) for one in places)
             else:
                 is_met = bool(ops) and not any(self.objects(ops[0], one) for one in places)
             if not is_met or not places:
                 yield said
+
+    def runs_something_of(self, key: str, site: OpSite) -> bool:
+        """Whether an implementation of this very op runs there, or around it."""
+        owner = self.owner(site)
+        return set(self.runs(site)) != {"native"} if owner is None else owner.key == key
 
     def computes(self, need: WeightNeed) -> bool:
         return "acme/linear" not in self.inputs.candidates.failed and any(
@@ -285,15 +296,23 @@ class Judgement:
         assert [backend] == able[:1] if able else decode is not None
 
     def _check_better_block_size(self, plan: ExecutionPlan) -> None:
-        """Where the first backend could serve everything at a claimed size, it does."""
-        first = self._order()[0]
-        could = any(
-            all(self.can_serve(first, need, size, MIXED) for need in self.inputs.needs.attention)
-            for size in self.block_sizes()
-            if size in self.inputs.capabilities.claims.kv_block_sizes
+        """At no claimed size would more layers have had a better backend."""
+        order = self._order()
+        needs = self.inputs.needs.attention
+        planned = sum(
+            len(need.layer_indices)
+            * (len(order) if one.assignment.decode_backend else order.index(one.assignment.backend))
+            for need, one in zip(needs, plan.attention, strict=True)
         )
-        if could and self.wish() is None:
-            assert {one.assignment.backend for one in plan.attention} == {first}
+        for size in self.block_sizes() if self.wish() is None else ():
+            if size in self.inputs.capabilities.claims.kv_block_sizes:
+                ranks = [self._rank(order, need, size) for need in needs]
+                assert planned <= sum(ranks)
+
+    def _rank(self, order: list[str], need: AttentionNeed, size: int) -> float:
+        """How far down the list one that serves every layer of a kind stands, layer by layer."""
+        able = (at for at, name in enumerate(order) if self.can_serve(name, need, size, MIXED))
+        return next(able, math.inf) * len(need.layer_indices)
 
     def _check_cache(self, plan: ExecutionPlan) -> None:
         used = wasted = 0
@@ -337,6 +356,20 @@ class Judgement:
             others = {op.name for op in self.inputs.candidates.ops if op.key == site.key}
             assert {passed.name for passed in one.passed_over} == others - everywhere
             assert all(passed.reason for passed in one.passed_over)
+            for passed in one.passed_over if owner is None else ():
+                if passed.reason.endswith((" comes first", " come first")):
+                    self._check_precedence(site, passed.name, passed.reason)
+
+    def _check_precedence(self, site: OpSite, name: str, reason: str) -> None:
+        """What is said to come first runs wherever this candidate might, and nothing else does."""
+        (meant,) = (one for one in self.inputs.candidates.ops if one.name == name)
+        taken = {
+            ran
+            for number, ran in enumerate(self.runs(site), start=1)
+            if _is_meant_for(meant, number)
+        }
+        assert set(reason.rpartition(" come")[0].split(" and ")) == taken
+        assert "native" not in taken
 
     def _check_weights(self, plan: ExecutionPlan) -> None:
         assert [one.format for one in plan.weights] == [
@@ -382,15 +415,12 @@ class Judgement:
             is_wanted = (
                 site.key in switches.required or (switches.is_on and site.key not in switches.off)
             ) and switches.implementations.get(site.key) != "native"
-            inside = [one for one in self.inputs.needs.ops if one.path.startswith(f"{site.path}.")]
-            is_left = any(
-                one.key in switches.off or one.key in switches.implementations for one in inside
-            )
             unable = [one for one in ops if self.objects(replace(one, tokens=None), site)]
             is_missed = any(
                 name == "native" and any(_is_meant_for(one, number) for one in unable)
                 for number, name in enumerate(self.runs(site), start=1)
             )
+            is_left = self.is_left_alone(site)
             if is_wanted and not is_left and not self.owner(site) and is_missed:
                 keys.add(f"op {site.key}")
         told = {one.subject.partition(" of ")[0] for one in plan.fallbacks if one.level == "op"}
@@ -403,6 +433,8 @@ class Judgement:
         has_graph = self.inputs.capabilities.claims.graph_capture
         if plan.mode.name == "eager" and has_graph and not self.config.compute.enforce_eager:
             assert "graph capture" in subjects
+        graphs = [one for one in plan.fallbacks if one.subject == "graph capture"]
+        assert all("--enforce-eager" in one.reason for one in graphs)
         is_first = all(
             self._order()[0] in (one.assignment.backend, one.assignment.decode_backend)
             for one in plan.attention

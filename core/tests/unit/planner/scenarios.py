@@ -61,7 +61,7 @@ def scenario(number: int) -> PlanInputs:
     dice.oddity = dice.choice((0.02, 0.25))
     offered = named(*(dice.backend(name) for name in BACKENDS[: dice.choice((1, 2, 3, 3))]))
     ops = dice.op_candidates()
-    can_fail = (*offered, *(one.name for one in ops), "acme/linear")
+    can_fail = (*offered, *(one.name for one in ops), "acme/linear")  # in either namespace
     preferred = dice.choice(tuple(offered)) if dice.happens(0.3) else None
     return paper_inputs(
         needs={
@@ -78,12 +78,14 @@ def scenario(number: int) -> PlanInputs:
             "kept_formats": frozenset(dice.often_all(("q4_1", "awq", "fp8"))),
             "graph": dice.graph() if dice.happens(0.7) else None,
             "kernels": dice.kernels() if dice.happens(0.5) else None,
-            "failed": dict.fromkeys(dice.some_of(can_fail) if dice.happens(0.2) else (), "fault"),
+            "failed": dice.failures(can_fail),
+            "failed_backends": dice.failures(can_fail),
         },
         claims={
             "kv_dtypes": (*DTYPES, FP8),
             "kv_block_sizes": tuple(dice.some_of(BLOCK_SIZES, 1)),
             "graph_capture": dice.happens(0.6),
+            "max_head_size": dice.choice((64, 96)) if dice.happens(0.05) else None,
         },
         switches=dice.switches(),
         platforms_not_here={"acme": "absent"} if dice.happens(0.1) else {},
@@ -110,11 +112,14 @@ class _Dice(Random):
     def often_all(self, values: Sequence[T]) -> list[T]:
         return self.some_of(values, 1) if self.happens(self.oddity) else list(values)
 
+    def failures(self, names: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(self.some_of(names) if self.happens(0.2) else (), "fault")
+
     def attention(self) -> tuple[AttentionNeed, ...]:
         size = self.choice((64, 64, 64, 80, 128))
         if self.happens(0.6):
             return (need(0, 1, 2, head_dim=size),)
-        return need(0, 2, head_dim=size), need(1, head_dim=size, sliding_window=8)
+        return need(0, 2, 3, 4, head_dim=size), need(1, head_dim=size, sliding_window=8)
 
     def backend(self, name: str) -> PaperBackend:
         odd = self.oddity

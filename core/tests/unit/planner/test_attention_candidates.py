@@ -8,6 +8,7 @@ from dougong.contracts import (
     AttentionLimits,
     KernelReport,
 )
+from dougong.describe import OpCandidate
 from tests.unit.planner.attention_harness import (
     BF16,
     FP8,
@@ -46,12 +47,35 @@ def test_a_missing_library_passes_a_backend_over_once_it_was_tried() -> None:
 
 def test_a_backend_that_failed_is_passed_over_and_an_explicit_one_refused() -> None:
     backends = (PaperBackend("paper/fast"), PaperBackend("reference/torch"))
-    failed = {"failed": {"paper/fast": "illegal address"}}
+    failed = {"failed_backends": {"paper/fast": "illegal address"}}
     made = planned(*backends, candidates=failed)
     assert names(made) == [("reference/torch", None)]
     assert "failed at its first use: illegal address" in made.fallbacks[0].reason
     told = refused(*backends, candidates=failed, config={"attention_backend": "paper/fast"})
     assert "paper/fast: failed at its first use: illegal address" in told
+
+
+def test_an_implementation_of_an_op_with_the_name_of_a_backend_fails_alone() -> None:
+    norm = OpCandidate(key="norm", name="paper/fast", origin="paper 1")
+    both = {"ops": (norm,), "failed": {"paper/fast": "illegal address"}}
+    made = planned(PaperBackend("paper/fast"), candidates=both)
+    assert names(made) == [("paper/fast", None)]
+    assert made.ops[0].is_native
+    other = both | {"failed": {}, "failed_backends": {"paper/fast": "illegal address"}}
+    made = planned(PaperBackend("paper/fast"), PaperBackend("reference/torch"), candidates=other)
+    assert names(made) == [("reference/torch", None)]
+    assert not made.ops[0].is_native
+
+
+def test_a_head_size_beyond_the_devices_is_refused_whatever_a_backend_says() -> None:
+    origin = {"provenance": {"head_dim": "head_dim of the config"}}
+    claims = {"max_head_size": 128}
+    assert names(planned(PaperBackend("acme/any"), head_dim=128, claims=claims))
+    told = refused(PaperBackend("acme/any"), head_dim=192, claims=claims, needs=origin)
+    assert (
+        "acme/any: it takes head size 192, and this device takes at most 128 "
+        "(head_dim of the config)"
+    ) in told
 
 
 def test_a_reason_that_the_checkpoint_causes_says_where_the_value_came_from() -> None:

@@ -80,7 +80,7 @@ def test_layers_with_and_without_a_window_have_plans_of_their_own() -> None:
     assert names(made) == [("paper/fast", None), ("reference/torch", None)]
     assert made.attention[1].assignment.request.sliding_window == 8
     (fallback,) = made.fallbacks
-    assert fallback.subject == "attention of layers 1, 3"
+    assert fallback.subject == "attention of layers 1,3"
 
 
 def test_a_block_size_nobody_asked_for_follows_the_better_backend() -> None:
@@ -112,6 +112,21 @@ def test_all_kinds_of_layers_share_one_block_size() -> None:
     )
     assert names(made) == [("paper/full", None), ("paper/window", None)]
     assert made.kv_cache.block_size == 128
+
+
+def test_the_kind_with_more_layers_decides_which_block_size_is_better() -> None:
+    kinds = (need(0, sliding_window=8), need(1, 2, 3))
+    made = planned(
+        PaperBackend("paper/full", AttentionLimits(dtypes=BF16), block_sizes=(32,)),
+        PaperBackend(
+            "paper/small",
+            AttentionLimits(dtypes=BF16, sliding_window=True, block_sizes=(16,)),
+        ),
+        PaperBackend("reference/torch"),
+        needs={"attention": kinds},
+    )
+    assert names(made) == [("reference/torch", None), ("paper/full", None)]
+    assert made.kv_cache.block_size == 32
 
 
 def test_kinds_that_can_share_no_block_size_are_refused() -> None:

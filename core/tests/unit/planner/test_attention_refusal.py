@@ -56,6 +56,16 @@ def test_an_eight_bit_cache_is_refused_with_option_backends_and_what_would_do() 
     assert made.kv_cache.block_bytes == 2 * 2 * 16 * 2 * 64
 
 
+def test_a_dtype_is_told_as_the_user_wrote_it_too() -> None:
+    claims = {"kv_dtypes": ("bfloat16", FP8)}
+    plain = PaperBackend("paper/plain", AttentionLimits(dtypes=BF16))
+    told = refused(plain, config={"kv_dtype": FP8}, claims=claims,
+                   choices={"kv_cache_dtype": "fp8"})  # fmt: skip
+    assert f"kv_cache_dtype={FP8} (asked for as fp8)" in told
+    told = refused(plain, config={"kv_dtype": FP8}, claims=claims, choices={"kv_cache_dtype": FP8})
+    assert f"kv_cache_dtype={FP8} (asked for)" in told
+
+
 def test_a_pair_without_a_common_layout_is_refused_with_both_layouts() -> None:
     backends = (
         PaperBackend("paper/p"),

@@ -106,12 +106,68 @@ def test_options_are_compared_by_value_and_those_fixed_by_the_user_always() -> N
     short, long = (with_decision("max_model_len", value)(made) for value in (128, 256))
     assert told(short, long) == ["max_model_len was 128 and is 256: because"]
     assert told(short, made) == ["max_model_len was 128 and is none"]
-    assert told(made, short) == []
+    assert told(made, short) == ["max_model_len was none and is 128: because"]
     few, many = (with_decision("num_kv_blocks", value, "user")(made) for value in (7, 9))
     assert told(few, many) == ["num_kv_blocks was 7 and is 9: because"]
     assert told(replace(made, choices={"num_kv_blocks": 7}), made) == [
         "num_kv_blocks was 7 and is none"
     ]
+
+
+def test_decisions_are_walked_on_both_sides() -> None:
+    made = with_decision("seed", 3)(with_decision("max_num_seqs", 8)(planned()))
+    emptied = made.with_decisions(())
+    for old, new in ((emptied, made), (made, emptied)):
+        assert [one.field for one in differences(old, new)] == ["max_num_seqs", "seed"]
+
+
+def test_options_given_anew_are_told_but_for_sizes_of_memory() -> None:
+    made = planned()
+    for name in ("num_kv_blocks", "kv_cache_memory_bytes", "device_memory_utilization", "devices"):
+        assert told(made, replace(made, choices={**made.choices, name: 1})) == []
+    assert told(made, replace(made, choices={**made.choices, "of_a_plugin": 1})) == [
+        "of_a_plugin was none and is 1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "one", "other"),
+    [
+        ("op", "a=x, b=y", "b=y, a=x"),
+        ("custom_ops", "all,-b,+a", "+a,-b"),
+    ],
+)
+def test_the_same_in_other_words_is_no_difference(field: str, one: str, other: str) -> None:
+    made = planned()
+    old, new = (with_decision(field, value, "user")(made) for value in (one, other))
+    assert told(old, new) == []
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_the_share_of_memory_follows_from_what_was_asked_for(share: float) -> None:
+    made = planned()
+    old = with_decision("device_memory_utilization", 0.9)(made)
+    assert told(old, with_decision("device_memory_utilization", share)(made)) == []
+    fixed = with_decision("device_memory_utilization", 0.9, "user")(made)
+    assert len(told(fixed, with_decision("device_memory_utilization", share)(made))) == 1
+
+
+def test_the_checkpoint_is_compared_as_far_as_both_know_it() -> None:
+    made = replace(planned(), checkpoint={"source": "/a", "config": "1", "tensors": "2"})
+
+    def with_other(**values: str | None) -> list[str]:
+        checkpoint = {**made.checkpoint, **values}
+        known = {name: value for name, value in checkpoint.items() if value is not None}
+        return told(made, replace(made, checkpoint=known))
+
+    assert with_other() == []
+    assert with_other(tensors=None) == []
+    assert with_other(tensors="3") == ["digest of the tensors was 2 and is 3"]
+    assert with_other(config="3") == ["digest of the config was 1 and is 3"]
+    assert with_other(revision="abc") == ["revision was none and is abc"]
+    assert with_other(source="/b") == ["model was /a and is /b"]
+    assert told(replace(made, model="./a"), replace(made, model="/a")) == []
+    assert told(replace(made, checkpoint={}), made) == ["digest of the config was none and is 1"]
 
 
 def test_weights_are_compared_by_format() -> None:

@@ -24,7 +24,7 @@ def test_ops_that_come_go_or_move_are_told_in_words() -> None:
     made = planned()
     small = planned(candidates={"ops": (replace(NORM, tokens=AtMost(8)),)})
     assert told(made, small)[0].startswith(
-        "op norm (3 places) was acme/norm and is acme/norm up to 8 tokens, then native"
+        "op norm (3 places) was acme/norm and is acme/norm up to 8 tokens, native above"
     )
     fewer = planned(needs={"ops": SITES[:2]})
     assert told(made, fewer) == ["op norm (1 place) was acme/norm and is not in the model"]

@@ -27,6 +27,7 @@ from dougong.planner import (
     planning,
 )
 from dougong.planner import attention as attention_part
+from dougong.planner.attention_candidates import BackendJudge
 from dougong.planner.findings import Findings
 from dougong.planner.op_pieces import Claimant, build_pieces
 from dougong.planner.op_refusals import op_refusals
@@ -119,6 +120,44 @@ def let_a_fused_slot_swallow_a_wish(plant: pytest.MonkeyPatch) -> None:
     plant.setattr(ops, "_fixed_below", lambda inputs: {})
 
 
+def let_a_fused_slot_swallow_a_required_op(plant: pytest.MonkeyPatch) -> None:
+    honest = op_site.fixed_switch
+
+    def without_plus(key: str, switches: OpSwitches) -> str:
+        return honest(key, replace(switches, required=frozenset()))
+
+    plant.setattr(ops, "fixed_switch", without_plus)
+
+
+def say_that_another_comes_first_where_native_runs(plant: pytest.MonkeyPatch) -> None:
+    honest = op_site.judge_site
+
+    def judge(*arguments: Any) -> op_site.SiteVerdict:
+        return replace(honest(*arguments), is_on=True)
+
+    plant.setattr(ops, "judge_site", judge)
+
+
+def mix_up_what_failed(plant: pytest.MonkeyPatch) -> None:
+    honest: Any = BackendJudge
+
+    def judge(*arguments: Any) -> Any:
+        queries, kernels, _, *rest = arguments
+        return honest(queries, kernels, dict.fromkeys(("acme/a", "acme/b"), "fault"), *rest)
+
+    plant.setattr(attention_part, "BackendJudge", judge)
+
+
+def forget_the_largest_head_size(plant: pytest.MonkeyPatch) -> None:
+    honest: Any = BackendJudge
+
+    def judge(*arguments: Any) -> Any:
+        *rest, claims = arguments
+        return honest(*rest, replace(claims, max_head_size=None))
+
+    plant.setattr(attention_part, "BackendJudge", judge)
+
+
 def forget_required_ops(plant: pytest.MonkeyPatch) -> None:
     def lax(verdicts: Any, running: Any, candidates: Any, switches: OpSwitches) -> Any:
         return op_refusals(verdicts, running, candidates, replace(switches, required=frozenset()))
@@ -154,6 +193,10 @@ PLANTED: Mapping[str, Callable[[pytest.MonkeyPatch], None]] = {
         end_pieces_one_early,
         run_what_was_switched_off,
         let_a_fused_slot_swallow_a_wish,
+        let_a_fused_slot_swallow_a_required_op,
+        say_that_another_comes_first_where_native_runs,
+        mix_up_what_failed,
+        forget_the_largest_head_size,
         forget_required_ops,
         forget_strictness,
         keep_silent_about_fallbacks,
@@ -191,3 +234,5 @@ def test_scenarios_reach_every_part_of_a_plan() -> None:
         "as stored", "converted at load", "dequantized at load",
     }  # fmt: skip
     assert {plan.kv_cache.block_size for plan in made} == {8, 16, 32, 64}
+    left_alone = [one for op in ops for one in op.passed_over if "--custom-ops +" in one.reason]
+    assert len(left_alone) > 10

@@ -56,6 +56,7 @@ def test_capture_that_is_claimed_and_that_nobody_does_is_a_fallback(
     (fallback,) = made.fallbacks
     assert (fallback.level, fallback.subject) == (FallbackLevel.PATH, "graph capture")
     assert "nothing here captures and replays graphs" in fallback.reason
+    assert fallback.reason.endswith("; --enforce-eager accepts a start without graphs")
 
 
 @pytest.mark.parametrize("level", list(GraphLevel))

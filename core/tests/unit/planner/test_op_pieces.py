@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dougong.contracts import AtLeast, AtMost, Between, OpPiece, TokenRange
-from dougong.planner.op_pieces import Claimant, build_pieces, describe_range
+from dougong.planner.op_pieces import Claimant, build_pieces, describe_pieces, describe_range
 
 
 def pieces(
@@ -43,3 +43,11 @@ def test_where_an_implementation_runs_is_told_in_words() -> None:
     assert describe_range("x", built) == "1 to 8, 17 and more"
     assert describe_range("native", built) == "9 to 16"
     assert describe_range("y", built) == ""
+
+
+def test_pieces_are_told_from_the_smallest_number_of_tokens() -> None:
+    pieces = (OpPiece("a/small", 1), OpPiece("a/big", 4096), OpPiece("native"))
+    assert describe_pieces(pieces) == (
+        "a/small up to 1 token, a/big up to 4,096 tokens, native above"
+    )
+    assert describe_pieces(pieces[-1:]) == "native"

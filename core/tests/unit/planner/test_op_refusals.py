@@ -52,6 +52,30 @@ def test_a_required_op_that_would_run_native_is_refused_with_each_reason() -> No
     assert "no installed package has another implementation than native" in told
 
 
+def test_a_required_op_without_an_implementation_is_refused_though_a_fused_slot_could_run() -> None:
+    ops = (kernel("slot", "acme/fused"), kernel("act", "acme/act", when=Needs(dtype="float16")))
+    for key, reason in (
+        ("act", "acme/act: dtype bfloat16; takes float16"),
+        ("norm", "no installed package has another implementation than native"),
+    ):
+        told = refused(*ops, sites=FUSED, switches=OpSwitches(required=frozenset({key})))
+        assert f"--custom-ops +{key} cannot be obeyed" in told
+        assert "(the first is model.0.slot." in told
+        assert reason in told
+
+
+def test_a_required_slot_and_a_required_op_inside_it_contradict_each_other() -> None:
+    told = refused(
+        kernel("slot", "acme/fused"),
+        kernel("norm", "acme/norm"),
+        sites=FUSED,
+        switches=OpSwitches(required=frozenset({"slot", "norm"})),
+    )
+    assert "--custom-ops +slot cannot be obeyed at 1 of 1 places" in told
+    assert "it would do the work of norm inside it, and --custom-ops +norm was asked for" in told
+    assert "+norm cannot" not in told
+
+
 def test_a_wish_for_a_fused_slot_against_one_for_an_op_inside_it_is_refused() -> None:
     told = refused(
         kernel("slot", "acme/fused"),

@@ -77,3 +77,27 @@ def test_an_explicit_implementation_runs_in_its_range_and_the_rest_by_default_or
     made = planned(*ops, switches=OpSwitches(is_on=False, implementations=choice))
     assert running(made)["model.0.norm"] == "acme/small<=8 native"
     assert made.ops[0].author == "user"
+
+
+def test_what_keeps_a_candidate_from_running_is_told_truly() -> None:
+    """Where native runs because of a switch, nothing else comes first."""
+    ops = (kernel("norm", "acme/small", tokens=AtMost(8)), kernel("norm", "acme/norm"))
+    choice = {"norm": "acme/small"}
+    made = planned(*ops, switches=OpSwitches(is_on=False, implementations=choice))
+    assert {one.name: one.reason for one in made.ops[0].passed_over} == {
+        "acme/small": "runs for 1 to 8 tokens only",
+        "acme/norm": "--custom-ops none was asked for, and --op norm=acme/small names another "
+        "implementation",
+    }
+
+
+def test_only_what_runs_at_a_candidates_numbers_of_tokens_comes_before_it() -> None:
+    ops = (
+        kernel("norm", "acme/small", tokens=AtMost(8), priority=2),
+        kernel("norm", "acme/any", priority=1),
+        kernel("norm", "acme/few", tokens=AtMost(4)),
+        kernel("norm", "acme/last"),
+    )
+    reasons = {one.name: one.reason for one in planned(*ops).ops[0].passed_over}
+    assert reasons["acme/few"] == "acme/small comes first"
+    assert reasons["acme/last"] == "acme/small and acme/any come first"

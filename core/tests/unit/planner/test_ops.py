@@ -63,7 +63,6 @@ def test_ops_inside_a_fused_slot_need_not_meet_their_own_conditions() -> None:
         kernel("slot", "acme/fused"),
         kernel("act", "acme/act", when=Needs(dtype="float16")),
         sites=FUSED,
-        switches=OpSwitches(required=frozenset({"act"})),
     )
     assert made.fallbacks == ()
     assert running(made)["model.0.slot.act"] == "[slot]"
@@ -75,6 +74,7 @@ def test_ops_inside_a_fused_slot_need_not_meet_their_own_conditions() -> None:
         (OpSwitches(off=frozenset({"norm"})), "--custom-ops -norm was asked for"),
         (OpSwitches(implementations={"norm": "native"}), "--op norm=native was asked for"),
         (OpSwitches(implementations={"norm": "acme/norm"}), "--op norm=acme/norm was asked for"),
+        (OpSwitches(required=frozenset({"norm"})), "--custom-ops +norm was asked for"),
     ],
 )
 def test_a_fused_slot_leaves_an_op_alone_for_which_the_user_said_what_runs(
@@ -86,10 +86,21 @@ def test_a_fused_slot_leaves_an_op_alone_for_which_the_user_said_what_runs(
         sites=FUSED,
         switches=switches,
     )
+    runs_norm = "+norm" in told or "acme/norm" in told
     assert running(made)["model.0.slot"] == "native"
-    assert running(made)["model.0.slot.norm"] in ("native", "acme/norm")
+    assert running(made)["model.0.slot.norm"] == ("acme/norm" if runs_norm else "native")
     assert told in made.ops[0].passed_over[0].reason
     assert made.fallbacks == ()
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [OpSwitches(required=frozenset({"slot"})), OpSwitches(implementations={"slot": "acme/fused"})],
+)
+def test_what_was_said_of_a_slot_is_obeyed_around_another_of_its_kind(switches: OpSwitches) -> None:
+    nested = (site("slot", "a"), site("slot", "a.b"))
+    made = planned(kernel("slot", "acme/fused"), sites=nested, switches=switches)
+    assert running(made) == {"a": "acme/fused", "a.b": "[slot]"}
 
 
 def test_the_outermost_of_nested_slots_owns_what_is_inside() -> None:

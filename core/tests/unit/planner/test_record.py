@@ -61,6 +61,8 @@ def rich_plan() -> ExecutionPlan:
         platforms_not_here={"acme": "absent"},
         platform_reasons=("asked for",),
         choices={"seed": 3, "strict": True, "device_memory_utilization": 0.5, "op": "norm=native"},
+        checkpoint={"source": "/models/paper", "config": "abc"},
+        notes=("the config has a sliding window that the model ignores",),
     )
     made = plan(inputs)
     more = (Decision("threshold", None, "core", "none", is_default=True),)
@@ -164,6 +166,51 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_path(path: str, value: An
     told = reading(changed)
     assert "cannot be read" in told
     assert "$." + path.split(".")[0] in told
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("kernels_loaded.0", "", "$.kernels_loaded[0]: '' is no name"),
+        ("choices.plan", "other.json", "$.choices.plan: "),
+        ("choices.model", "other", "$.choices.model: "),
+        ("choices.seed", "three", "$.choices.seed: seed='three', a str; it takes a whole number"),
+        ("choices.op", "", "$.choices.op: op='' is empty"),
+        ("decisions.0.value", "lots", "$.decisions[0].value: max_num_seqs='lots', a str"),
+        ("decisions.0.value", [[1]], "$.decisions[0].value: max_num_seqs=[[1]], a list"),
+    ],
+)
+def test_a_value_that_no_plan_has_is_refused_with_its_path(
+    path: str, value: Any, told: str
+) -> None:
+    changed = record()
+    changed["decisions"][0]["field"] = "max_num_seqs"
+    place: Any = changed
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    for part in parents:
+        place = place[part]
+    place[last] = value
+    assert told in reading(changed)
+
+
+def test_a_value_of_an_unknown_option_is_plain_data() -> None:
+    changed = record()
+    changed["decisions"][0] |= {"field": "of_a_later_version", "value": {"a": 1}}
+    assert "$.decisions[0].value: of_a_later_version is a dict" in reading(changed)
+
+
+@pytest.mark.parametrize("depth", [500, 100_000])
+def test_a_text_nested_without_end_is_refused(depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    for text in (nested, plan_to_json(rich_plan()).replace('"value": null', f'"value": {nested}')):
+        with pytest.raises(ConfigError, match="plan"):
+            plan_from_json(text)
+
+
+def test_a_text_that_is_no_unicode_is_refused() -> None:
+    text = plan_to_json(rich_plan()).encode().replace(b"asked for", b"asked \xff for")
+    with pytest.raises(ConfigError, match="no JSON"):
+        plan_from_json(text)
 
 
 def test_a_missing_key_is_refused_by_name() -> None:

@@ -124,7 +124,53 @@ def test_what_nobody_computes_is_refused_with_what_platform_and_core_take() -> N
     assert "the core reads q4_0, q8_0" in told
 
 
+def test_a_gptq_checkpoint_is_refused_with_what_platform_and_core_take() -> None:
+    gptq = WeightNeed(
+        format="gptq", is_quantized=True, is_readable=False, options={"bits": "4"}
+    )  # fmt: skip
+    told = refused(
+        gptq, plain("float16"), quantization=(KERNEL,),
+        readable_formats=("bfloat16", "q4_0", "q8_0"), claims={"dtypes": ("bfloat16", "float32")},
+    )  # fmt: skip
+    assert "The weights are stored as gptq with bits=4" in told
+    assert "Use a checkpoint in another format:" in told
+    lines = [line.strip() for line in told.splitlines()]
+    assert lines[-2:] == [
+        "platform paper takes bfloat16, float32, Q4_1",
+        "the core reads q4_0, q8_0, and makes plain weights of them at load",
+    ]
+
+
+Q8 = WeightNeed(format="q8_0", is_quantized=True, is_readable=True, num_bytes=34 * 10_000)
+
+
+def hints(*needs: WeightNeed, **changes: Any) -> dict[str, str]:
+    made = planned(*needs, **changes)
+    return {one.subject.removeprefix("weights "): one.cost_hint for one in made.fallbacks}
+
+
+def test_each_format_has_a_cost_of_its_own() -> None:
+    told = hints(Q4, Q8)
+    assert told["q4_1"] == "0.00 GiB in the files become 0.00 GiB, 3.2 times as much"
+    assert "1.9 times as much" in told["q8_0"]
+    big = WeightNeed(format="q8_0", is_quantized=True, is_readable=True, num_bytes=34 << 25)
+    assert hints(Q4, big)["q8_0"] == "1.06 GiB in the files become 2.00 GiB, 1.9 times as much"
+
+
+def test_formats_whose_weights_nobody_can_count_share_a_cost() -> None:
+    odd = WeightNeed(format="fp8", is_quantized=True, is_readable=True, num_bytes=100)
+    unknown = hints(Q4, odd)["fp8"]
+    assert unknown == "with the model's other quantized weights they take 0.00 GiB once loaded"
+
+
+def test_a_conversion_is_told_of_the_model_where_the_file_holds_other_formats_too() -> None:
+    needs = {"weights": (Q4, Q8), "provenance": {"weight_format": "made Q4_1 by a tool"}}
+    reasons = {one.subject: one.reason for one in plan(paper_inputs(needs=needs)).fallbacks}
+    assert reasons["weights q4_1"].endswith("no kernel for q4_1 (made Q4_1 by a tool)")
+    assert reasons["weights q8_0"].endswith("no kernel for q8_0 (as a whole, made Q4_1 by a tool)")
+
+
 def test_without_weight_files_only_what_is_known_is_said() -> None:
     made = planned(WeightNeed(format="gguf", is_quantized=True, is_readable=True))
     assert made.weights[0].stored_bytes is None
-    assert made.fallbacks[0].cost_hint == "quantized weights take 0.00 GiB once loaded"
+    assert made.fallbacks[0].cost_hint == "they take 0.00 GiB once loaded"

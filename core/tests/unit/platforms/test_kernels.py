@@ -63,6 +63,26 @@ def test_whose_fault_it_is_does_not_depend_on_the_process(
         read_kernels(_loaded(installed, method, opens_context=opens_context), 0)
 
 
+@pytest.mark.parametrize("opens_context", [False, True])
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        ('loaded=("a 1", "")', "loaded has '' in it"),
+        ('loaded=(" a", 3)', "loaded has ' a', 3 in it"),
+        ('loaded="fake-kernels"', "loaded is 'fake-kernels', not a tuple"),
+        ('missing={{"": "why"}}', "missing has '' in it"),
+        ('missing={{"extra": ""}}', "missing has '' for the reason of extra"),
+        ('missing=["extra"]', r"missing is \['extra'\], not a mapping"),
+    ],
+)
+def test_a_report_that_names_nothing_is_the_plugins_fault(
+    installed: Installed, report: str, told: str, opens_context: bool
+) -> None:
+    method = REPORT.split("return")[0] + f"return KernelReport({report})\n"
+    with pytest.raises(PluginError, match=told):
+        read_kernels(_loaded(installed, method, opens_context=opens_context), 0)
+
+
 def test_a_child_that_dies_is_the_plugins_fault(installed: Installed) -> None:
     dying = REPORT.replace("return KernelReport", "os._exit(3)\n        KernelReport")
     with pytest.raises(PluginError, match="ended its process with code 3"):

@@ -4,7 +4,7 @@ whatever fails then."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 import torch
@@ -17,6 +17,8 @@ from dougong.contracts import (
     KernelFault,
     KernelReport,
     KVCacheConfig,
+    KVCacheSpec,
+    KVLayout,
     OpPiece,
     OutOfDeviceMemory,
     PluginError,
@@ -24,7 +26,7 @@ from dougong.contracts import (
     WorkerState,
 )
 from dougong.contracts.rank_plan import NATIVE
-from dougong.ops import CustomOp, GreedySample, Linear, TopKTopP, register_kernel
+from dougong.ops import CustomOp, GateUpAct, GreedySample, Linear, TopKTopP, register_kernel
 from dougong.reference import ReferenceAttentionBackend
 from tests.support.reference_worker import (
     PlainPlatform,
@@ -74,7 +76,7 @@ def test_each_kernel_of_the_plan_is_used_once_before_the_first_request(checkpoin
     worker = make_worker(checkpoint, registrations=marked)
     pieces = (OpPiece("acme/few", 4), OpPiece(NATIVE, 5), OpPiece("acme/many"))
     report = bring_up(worker, plan_for(worker, implementations={"linear": pieces}))
-    assert report.implementations["linear"] == {"acme/few": 6, "native": 6, "acme/many": 6}
+    assert report.implementations["linear"] == {"acme/few": 8, "native": 8, "acme/many": 8}
     assert counts.tokens_of("acme/few") == {3}
     assert counts.tokens_of("acme/many") == {6}
     counts.seen.clear()
@@ -138,6 +140,36 @@ def test_after_warm_up_a_kernels_error_is_no_implementation_error(checkpoint: Pa
         worker.execute_model(start(0, ("a", PROMPT, [0], 7)))
 
 
+def test_a_kernel_behind_a_fused_slot_is_used_before_the_first_request(checkpoint: Path) -> None:
+    slots, inner = Counts(), Counts()
+
+    @register_kernel("gate_up_act", name="acme/slot")
+    class Slot:
+        def __init__(self, op: GateUpAct) -> None:
+            self._op = op
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            slots.seen.append(("acme/slot", x.shape[0]))
+            hidden = torch.nn.functional.linear(x, self._op.weight, self._op.bias)
+            gate, up = hidden.chunk(2, dim=-1)
+            return torch.nn.functional.silu(gate) * up
+
+    @register_kernel("silu_and_mul", name="acme/act")
+    def act(x: torch.Tensor) -> torch.Tensor:
+        inner.seen.append(("acme/act", x.shape[0]))
+        gate, up = x.chunk(2, dim=-1)
+        return torch.nn.functional.silu(gate) * up
+
+    worker = make_worker(checkpoint, registrations=registrations(Slot, act))
+    slot = (OpPiece("acme/slot", 8), OpPiece(NATIVE))
+    names = {"gate_up_act": slot, "silu_and_mul": (OpPiece("acme/act"),)}
+    bring_up(worker, plan_for(worker, implementations=names))
+    assert (slots.tokens_of("acme/slot"), inner.tokens_of("acme/act")) == ({3}, {9})
+    model = worker._model().model
+    ops = {path: op for path, op in model.named_modules() if isinstance(op, CustomOp)}
+    assert {op.kernel for op in ops.values() if op.key == "silu_and_mul"} == {act}
+
+
 def test_the_samplers_kernels_are_used_in_warm_up_too(checkpoint: Path) -> None:
     @register_kernel("top_k_top_p", name="acme/cut")
     class Cut:
@@ -177,7 +209,7 @@ def test_model_and_sampler_are_made_of_the_out_of_tree_classes_that_the_plan_nam
     assert not counts.seen
     names = {"linear": "acme/linear", "greedy_sample": "acme/argmax"}
     report = bring_up(own, plan_for(own, implementations=names))
-    assert report.implementations["linear"] == {"acme/linear": 6}
+    assert report.implementations["linear"] == {"acme/linear": 8}
     assert (counts.tokens_of("acme/linear"), counts.tokens_of("acme/argmax")) == ({3}, {2})
     step = start(0, ("a", PROMPT, [0], 7))
     assert own.execute_model(step) == plain.execute_model(step)
@@ -191,6 +223,20 @@ class Broken(ReferenceAttentionBackend):
 
     name = "acme/broken"
     _at = "forward"
+    _silent: ClassVar[dict[str, Exception | None]] = {}  # question -> error, or None for None
+
+    def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
+        return self._answer("kv_layout", super().kv_layout(spec))
+
+    def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
+        return self._answer("workspace_bytes", super().workspace_bytes(request, max_num_tokens))
+
+    def _answer(self, question: str, answer: T) -> T:
+        if question not in self._silent:
+            return answer
+        if (error := self._silent[question]) is not None:
+            raise error
+        return None  # type: ignore[return-value]  # the fault
 
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         return _broken(super().make_impl(request, scale), self._at)
@@ -241,6 +287,35 @@ def test_of_a_pair_both_are_used_in_warm_up(checkpoint: Path, prefill: str, deco
     with pytest.raises(ImplementationError) as caught:
         bring_up(worker, plan)
     assert list(caught.value.failures) == ["acme/broken"]
+
+
+@pytest.mark.parametrize("question", ["kv_layout", "workspace_bytes"])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(None, r"answers None to {}\(.*which is no"), (OSError("no table"), "asked {}.*no table")],
+)
+@pytest.mark.parametrize("decode", [None, "reference/torch"])
+def test_a_backend_that_fails_to_answer_in_the_rank_is_its_plugins_fault(
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+    error: Exception | None,
+    told: str,
+    decode: str | None,
+) -> None:
+    worker = make_worker(checkpoint, platform=BrokenPlatform())
+    plan = plan_for(worker, platform=BrokenPlatform(), backend="acme/broken", decode_backend=decode)
+    monkeypatch.setattr(Broken, "_silent", {question: error})
+    worker.init_device()
+    told = "attention backend 'acme/broken' of platform 'cpu' .*" + told.format(question)
+
+    def ask() -> None:
+        worker.load_model(plan)
+        worker.attention_workspace_bytes(100)
+
+    with pytest.raises(PluginError, match=told) as caught:
+        ask()
+    assert caught.value.plugin == "cpu"
 
 
 def test_what_the_platform_found_goes_with_the_report(checkpoint: Path) -> None:

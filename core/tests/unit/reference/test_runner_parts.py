@@ -10,7 +10,14 @@ import torch
 from dougong import reference
 from dougong.contracts import SchedulerOutput
 from dougong.errors import ContractError
-from dougong.reference import ModelRunner, ModelStep, ReferenceWorker, StepInputs
+from dougong.reference import (
+    ModelRunner,
+    ModelStep,
+    ReferenceWorker,
+    RunnerParts,
+    SampledTokens,
+    StepInputs,
+)
 from tests.support.reference_worker import bring_up, make_worker, plan_for, start
 from tests.support.tiny_models import write_tiny_checkpoint
 
@@ -23,10 +30,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class VendorRunner(ModelRunner):
     """Notes each part of a step, and bans the most likely token."""
 
-    told: list[str]
+    def __init__(self, parts: RunnerParts) -> None:
+        super().__init__(parts)
+        self.told: list[str] = []
+        self.last: SampledTokens | None = None
 
     def prepare_inputs(self, step: SchedulerOutput) -> StepInputs:
-        self.told = [f"prepare {step.step_id}"]
+        self.told[:] = [f"prepare {step.step_id}"]
         return super().prepare_inputs(step)
 
     def forward(self, inputs: StepInputs) -> torch.Tensor | None:
@@ -38,7 +48,9 @@ class VendorRunner(ModelRunner):
 
     def sample(self, step: ModelStep) -> ModelStep:
         self.told.append(f"sample {step.step_id}")
-        return super().sample(step)
+        sampled = super().sample(step)
+        self.last = sampled.sampled
+        return sampled
 
 
 class VendorWorker(ReferenceWorker):
@@ -64,6 +76,8 @@ def test_inputs_forward_and_sampling_may_be_a_vendors_own(checkpoint: Path) -> N
     runner = vendor._runner
     assert isinstance(runner, VendorRunner)
     assert runner.told == ["prepare 0", "forward 1", "sample 0"]
+    assert runner.last is not None
+    assert runner.last.token_ids.tolist() == other
 
 
 def test_a_runner_that_does_not_fit_is_refused_at_load(checkpoint: Path) -> None:

@@ -86,7 +86,7 @@ def test_loading_reports_who_computes_what(checkpoint: Path) -> None:
     kernels = worker.init_device()
     report = worker.load_model(plan_for(worker))
     assert report.attention_backends == {"reference/torch": 2}
-    assert report.implementations["linear"] == {"native": 6}
+    assert report.implementations["linear"] == {"native": 8}
     assert report.weight_bytes > 0
     assert report.kernels == kernels
     assert worker.determine_available_memory() > 0

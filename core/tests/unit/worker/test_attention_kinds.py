@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 from torch import nn
 
-from dougong.attention import Attention
-from dougong.contracts import AttentionBackend, KVCacheSpec, KVLayout, PluginError, RankPlan
+from dougong.attention import Attention, outline_attention
+from dougong.contracts import (
+    AttentionAssignment,
+    AttentionBackend,
+    KVCacheSpec,
+    KVLayout,
+    PluginError,
+    RankPlan,
+)
+from dougong.planner.attention_candidates import CacheTerms, request_of, spec_of
 from dougong.reference import ReferenceAttentionBackend
 from dougong.worker.attention_kinds import planned_kinds
 from tests.support.plans import plan_for_model
@@ -96,3 +104,36 @@ def test_a_block_size_that_the_layout_does_not_take_is_refused() -> None:
     plan = plan_for_model(built, backends=backends)
     with pytest.raises(PluginError, match=r"blocks of 16 tokens, and the layout .* takes 64"):
         planned_kinds(built, backends, plan, nullcontext)
+
+
+class Latent(Attention):
+    kv_lora_rank = 32
+    rope_head_dim = 8
+
+
+class Narrow(Attention):
+    head_dim_v = 8
+
+
+@pytest.mark.parametrize("cls", [Latent, Narrow])
+def test_the_worker_stores_what_the_planner_planned_for(cls: type[Attention]) -> None:
+    built = cls(0, 4, 2, 16, 0.25)
+    (need,) = outline_attention(built)
+    terms = CacheTerms("float32", "float32", 16)
+    spec = spec_of(need, "float32", 16)
+    assignment = AttentionAssignment(
+        layer_indices=(0,),
+        request=request_of(need, terms),
+        backend="reference/torch",
+        layout=BACKENDS["reference/torch"].kv_layout(spec),
+    )
+    plan = RankPlan(block_size=16, attention=(assignment,), ops=())
+    (kind,) = planned_kinds(built, BACKENDS, plan, nullcontext)
+    assert kind.group.spec == spec
+
+
+def test_layers_that_store_differently_are_not_one_kind() -> None:
+    built = nn.ModuleList([Attention(0, 4, 2, 16, 0.25), Narrow(1, 4, 2, 16, 0.25)])
+    plan = planned(model(None, None))
+    with pytest.raises(PluginError, match="layers 0 and 1 were planned as one kind"):
+        planned_kinds(built, BACKENDS, plan, nullcontext)

@@ -11,7 +11,7 @@ from torch import nn
 from dougong.attention import Attention
 from dougong.contracts import OpPiece, RankPlan
 from dougong.contracts.rank_plan import NATIVE
-from dougong.ops import RMSNorm
+from dougong.ops import GateUpAct, RMSNorm
 from dougong.worker.warm_up import StepLimits, warm_up_sampling, warm_up_steps
 from tests.support.plans import plan_for_model
 
@@ -28,7 +28,13 @@ def plan(*pieces: OpPiece, key: str = "rms_norm", decode_backend: str | None = N
 
 
 def steps(rank_plan: RankPlan, **limits: int) -> list[list[int]]:
-    return list(warm_up_steps(rank_plan, replace(LIMITS, **limits)))
+    """Where each step calls what it should."""
+    return list(warm_up_steps(rank_plan, replace(LIMITS, **limits), lambda *piece: True))
+
+
+def fused_plan(slot: tuple[OpPiece, ...], inner: tuple[OpPiece, ...]) -> RankPlan:
+    model = nn.ModuleDict({"mlp": GateUpAct(8, 8, "silu", False, torch.float32)})
+    return plan_for_model(model, implementations={"gate_up_act": slot, "silu_and_mul": inner})
 
 
 def test_one_step_with_prefill_and_decode_is_enough_where_the_token_count_does_not_matter() -> None:
@@ -90,3 +96,31 @@ def test_the_whole_sampler_runs_only_where_a_part_of_it_has_a_kernel() -> None:
         params = warm_up_sampling(plan(OpPiece("acme/part"), key=key))
         assert not params.is_greedy
         assert params.logprobs is not None
+
+
+FEW = OpPiece("acme/few", 8)
+REST = OpPiece(NATIVE)
+INNER = "mlp.act"
+
+
+def test_steps_go_on_until_what_a_slot_hides_was_called() -> None:
+    rank_plan = fused_plan((FEW, REST), (OpPiece("acme/in"),))
+    called: set[str] = {"mlp"}
+    given = []
+    for lengths in warm_up_steps(rank_plan, LIMITS, lambda path, index: path in called):
+        given.append(lengths)
+        if sum(lengths) > 8:
+            called.add(INNER)
+    assert given == [[2, 1], [3, 2, 2, 2]]
+
+
+def test_what_no_step_calls_costs_no_more_than_one_step_for_each_way_to_reach_it() -> None:
+    hidden = fused_plan((FEW, REST), (OpPiece("acme/a", 8), OpPiece("acme/b", 12), REST))
+    found = warm_up_steps(hidden, LIMITS, lambda path, index: path == "mlp")
+    assert list(found) == [[2, 1], [3, 2, 2, 2]]
+    too_long = warm_up_steps(
+        fused_plan((FEW, REST), (OpPiece("acme/in"),)),
+        replace(LIMITS, max_num_tokens=8),
+        lambda path, index: path == "mlp",
+    )
+    assert list(too_long) == [[2, 1]]

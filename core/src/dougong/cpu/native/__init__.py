@@ -20,6 +20,9 @@ Bound at load (each takes `library` first), then called in the step:
 * `bind_paged_attention(k_cache, v_cache, num_heads=, scale=, dtype=, sliding_window=, softcap=)`
   -> `(q, block_table, seq_lens, cu_seqlens_q, out)`
 
+What is bound keeps its weights and tables; a cache belongs to the caller, who lets it go when it
+likes and calls nothing that was bound to it afterwards.
+
 Unbound: `pack_linear(library, weight)`, `pack_gate_up(library, gate, up)`,
 `embedding(library, table_or_packed, ids, out)`, `argmax_rows(library, logits, out)`,
 `attention_workspace_bytes(library, ...)` for what attention keeps beside its arguments,

@@ -109,7 +109,7 @@ def bind_write_kv(
     written. Rows of ``dtype`` float32 may go into a bfloat16 cache.
     """
     descriptor = _cache(library, k_cache, v_cache, dtype)
-    return calls.WriteKVCall(library.c.dg_write_kv, descriptor, k_cache, v_cache)
+    return calls.WriteKVCall(library.c.dg_write_kv, descriptor)
 
 
 def bind_rope_and_write_kv(
@@ -127,7 +127,7 @@ def bind_rope_and_write_kv(
     rope = _rope(library, cos_sin, head_dim, num_heads, num_kv_heads, dtype, interleaved)
     cache = _cache(library, k_cache, v_cache, dtype)
     function = library.c.dg_rope_and_write_kv
-    return calls.RopeWriteKVCall(function, rope, cache, cos_sin, k_cache, v_cache)
+    return calls.RopeWriteKVCall(function, rope, cache, cos_sin)
 
 
 def bind_paged_attention(
@@ -177,7 +177,7 @@ def bind_paged_attention(
         softcap=softcap or 0.0,
         num_threads=library.num_threads,
     )
-    return calls.PagedAttentionCall(library.c.dg_paged_attention, descriptor, k_cache, v_cache)
+    return calls.PagedAttentionCall(library.c.dg_paged_attention, descriptor)
 
 
 def _rope(

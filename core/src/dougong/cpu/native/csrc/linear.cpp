@@ -176,6 +176,7 @@ void dg_pack_linear(const void* weight, int64_t ldw, const void* second, int64_t
 
 void dg_linear(const dg_linear_desc* d, const void* x, int64_t ldx, int64_t m, void* out,
                int64_t ldo) {
+  if (m <= 0) return;
   if (d->dtype == kBFloat16) {
     if (d->out_dtype == kBFloat16)
       linear(*d, (const bf16*)x, ldx, m, (bf16*)out, ldo);
