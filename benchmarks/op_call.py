@@ -145,10 +145,12 @@ def cases() -> Iterator[Case]:
     bound(tied, CPU)
     yield prepared(embedding, torch.tensor([7]))
     yield prepared(RMSNorm(HIDDEN, EPS, DTYPE), x)
-    yield prepared(FusedAddRMSNorm(HIDDEN, EPS, DTYPE), row(HIDDEN), row(HIDDEN))
+    small = prepared(FusedAddRMSNorm(HIDDEN, EPS, DTYPE), row(HIDDEN), row(HIDDEN))
+    yield from (small, to_its_method(small))
     table = torch.randn(16, HEAD_DIM)
     rotary = RotaryEmbedding(HEAD_DIM, HEAD_DIM, table, True, HEADS, KV_HEADS)
-    yield prepared(rotary, torch.tensor([7]), *heads)
+    small = prepared(rotary, torch.tensor([7]), *heads)
+    yield from (small, to_its_method(small))
     yield prepared(Linear(HIDDEN, (HEADS + 2 * KV_HEADS) * HEAD_DIM, False, DTYPE), x)
     yield prepared(GateUpAct(HIDDEN, INTERMEDIATE, "silu", False, DTYPE), x)
     yield prepared(GreedySample(), torch.randn(1, VOCAB))
@@ -160,10 +162,17 @@ CPU = {
 
 
 def prepared(op: CustomOp, *args: torch.Tensor) -> Case:
-    """An op with the CPU platform's kernel, which is made for it."""
+    """An op with the CPU platform's kernel, beside the kernel object that was made for it."""
     if op.implementation == NATIVE:
         bound(op, CPU)
-    return Case(op.implementation, op, op.kernel, args)
+    made: object = getattr(op.kernel, "__self__", op.kernel)
+    assert callable(made)
+    return Case(op.implementation, op, made, args)
+
+
+def to_its_method(case: Case) -> Case:
+    """The same beside the least that Python can do: the kernel's ``__call__``, looked up before."""
+    return Case(f"{case.name} (its bound method)", case.op, case.op.kernel, case.args)
 
 
 def bound(module: Any, pieces: Mapping[str, tuple[OpPiece, ...]]) -> Any:

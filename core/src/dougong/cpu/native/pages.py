@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from functools import cache
 
 import torch
 
@@ -23,5 +24,7 @@ def discard(tensor: torch.Tensor) -> None:
         _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _DONT_NEED)
 
 
+@cache
 def _libc() -> ctypes.CDLL:
+    """Made once: each one makes a class, which cost a fifth of the time that packing took."""
     return ctypes.CDLL(None)
