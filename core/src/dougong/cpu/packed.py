@@ -6,6 +6,8 @@ where nothing else reads that, so that a model is in memory once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from dougong.cpu import native
@@ -38,8 +40,24 @@ def _release(weight: torch.Tensor) -> None:
     weight.data = weight.new_empty(0)
 
 
+class _Product:
+    """A call into the native library that makes rows of another width."""
+
+    _num_outputs: int
+    _dtype: torch.dtype
+    _call: Callable[[torch.Tensor, torch.Tensor], None]
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """As the op is called."""
+        if x.dtype is not self._dtype:
+            refuse(self._dtype, x)
+        out = x.new_empty((x.shape[0], self._num_outputs))
+        self._call(x, out)
+        return out
+
+
 @register_kernel("linear", name=_LINEAR, when=WEIGHTED_KERNEL)
-class PackedLinear:
+class PackedLinear(_Product):
     """``linear`` on a packed weight; a row's bits do not depend on the batch."""
 
     def __init__(self, op: Linear) -> None:
@@ -50,14 +68,6 @@ class PackedLinear:
         self._call = native.bind_linear(library, packed, bias=op.bias)
         if is_alone:
             _release(op.weight)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """See `Linear`."""
-        if x.dtype is not self._dtype:
-            refuse(self._dtype, x)
-        out = x.new_empty((x.shape[0], self._num_outputs))
-        self._call(x, out)
-        return out
 
 
 @register_kernel(
@@ -70,7 +80,7 @@ class PackedLinear:
         activation=OneOf(*_ACTIVATIONS),
     ),
 )
-class PackedGateUpAct:
+class PackedGateUpAct(_Product):
     """``gate_up_act`` with the activation at the end of the product."""
 
     def __init__(self, op: GateUpAct) -> None:
@@ -89,14 +99,6 @@ class PackedGateUpAct:
         )
         if is_alone:
             _release(op.weight)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """See `GateUpAct`."""
-        if x.dtype is not self._dtype:
-            refuse(self._dtype, x)
-        out = x.new_empty((x.shape[0], self._num_outputs))
-        self._call(x, out)
-        return out
 
 
 @register_kernel("lm_head", name=_LM_HEAD, when=WEIGHTED_KERNEL)
