@@ -9,8 +9,7 @@ from typing import Any
 from dougong.cli.collective_check import check_collective
 from dougong.cli.op_check import CHECKED_OPS, check_op
 from dougong.contracts.support import KernelReport
-from dougong.errors import PluginError
-from dougong.platforms import Handover, LoadedPlatform, check_runtime, hand_over, join_parent
+from dougong.platforms import Handover, LoadedPlatform, hand_over, import_kernels, join_parent
 from dougong.platforms.short_lived import ChildFailed, answer_parent, ask_child
 
 OP_TESTS: Mapping[str, str] = {key: f"{key} against float64 on the host" for key in CHECKED_OPS}
@@ -89,7 +88,7 @@ def check_ops(loaded: LoadedPlatform) -> SelfTests:
     missing: dict[str, str] = {}
     for index in loaded.selection.device_indices:
         try:
-            kernels = _open(loaded, index)
+            kernels = import_kernels(loaded, index)
         except Exception as exc:  # noqa: BLE001 - third-party code; the reason is kept and shown
             results += _all_failed(index, f"{type(exc).__name__}: {exc}")
             continue
@@ -97,16 +96,6 @@ def check_ops(loaded: LoadedPlatform) -> SelfTests:
         missing |= kernels.missing
         results += _check_ops(loaded, index, kernels)
     return SelfTests(tuple(results), tuple(libraries), missing)
-
-
-def _open(loaded: LoadedPlatform, index: int) -> KernelReport:
-    """Make a device current and load its kernels, as a worker does."""
-    runtime = check_runtime(loaded.platform, loaded.selection.row)
-    runtime.set_device(index)
-    kernels: object = loaded.platform.import_kernels()
-    if not isinstance(kernels, KernelReport):
-        raise PluginError(f"import_kernels() answered {kernels!r}, not a KernelReport")
-    return kernels
 
 
 def _check_ops(

@@ -39,24 +39,12 @@ def to_plain(value: Any) -> Any:
     return value
 
 
-def from_plain(kind: type[T], plain: Any) -> T:
+def read_plain(kind: type[T], plain: Any) -> tuple[T | None, tuple[str, ...]]:
     """The reverse; fields that are not stated keep their defaults.
 
-    Raises:
-        UnusableData: Unknown keys with the nearest known name, missing ones, and values of a wrong
-            type: all of them, with their places.
-    """
-    value, problems = read_plain(kind, plain)
-    if value is None or problems:
-        raise UnusableData(problems)
-    return value
-
-
-def read_plain(kind: type[T], plain: Any) -> tuple[T | None, tuple[str, ...]]:
-    """The same for whoever has more to find: the value without its unknown keys, and the problems.
-
     Returns:
-        The value, ``None`` where there cannot be one; the problems.
+        The value without its unknown keys, ``None`` where there cannot be one. And the problems,
+        all with their places: unknown keys with the nearest known name, missing ones, wrong types.
     """
     found = tuple(_walk(kind, plain, ""))
     is_usable = all(one.is_unknown_key for one in found)

@@ -19,6 +19,8 @@ from dougong.engine.platform_answers import ask_platform
 from dougong.errors import PluginError
 from dougong.ops.registry import OpRegistry
 from dougong.planner import Candidates
+from dougong.planner.libraries import library_name
+from dougong.platforms import report_problems
 
 
 def candidates_of(
@@ -72,7 +74,7 @@ def agreed_kernels(reports: Iterable[KernelReport]) -> KernelReport:
             missing.setdefault(name, reason if len(ranks) == 1 else f"rank {rank}: {reason}")
     for rank, report in enumerate(ranks):
         for library in report.loaded:
-            name = library.partition(" ")[0]
+            name = library_name(library)
             if library not in everywhere:
                 missing.setdefault(name, f"rank {rank} has {library}, and not every rank does")
     loaded = (library for report in ranks[:1] for library in report.loaded)
@@ -92,7 +94,7 @@ def without_returned(before: KernelReport | None, now: KernelReport) -> KernelRe
         return now
     missing = {**now.missing, **before.missing}
     for library in dict.fromkeys((*before.loaded, *now.loaded)):
-        name = library.partition(" ")[0]
+        name = library_name(library)
         if library not in before.loaded:
             missing.setdefault(name, f"{library} was not there when the device was opened before")
         elif library not in now.loaded:
@@ -117,27 +119,12 @@ def failures_by_kind(
 def _check_report(rank: int, report: object) -> None:
     problem = "it is no KernelReport"
     if isinstance(report, KernelReport):
-        problem = "; ".join(_report_problems(report))
+        problem = "; ".join(report_problems(report))
     if problem:
         raise PluginError(
             f"Rank {rank}: what Platform.import_kernels() found is told as {report!r}: {problem}. "
             "Report this to the platform's vendor."
         )
-
-
-def _report_problems(report: KernelReport) -> Iterator[str]:
-    loaded: object = report.loaded
-    missing: object = report.missing
-    if not isinstance(loaded, tuple | list) or not isinstance(missing, Mapping):
-        yield "loaded must be a tuple, and missing a mapping"
-        return
-    named = [("loaded", one) for one in loaded] + [("missing", one) for one in missing]
-    for where, name in named:
-        if not isinstance(name, str) or not name or name != name.strip():
-            yield f"{where} has {name!r}, which is no name of a library"
-    for name, why in missing.items():
-        if not isinstance(why, str):
-            yield f"missing has {why!r} as the reason of {name}, which is no text"
 
 
 def _quantization(

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dougong.contracts import KernelReport
 
 
+def library_name(entry: str) -> str:
+    """A library's name, of an entry of `KernelReport.loaded` that has its version too."""
+    return entry.split()[0]
+
+
 def loaded_names(report: KernelReport | None) -> frozenset[str] | None:
     """Names of the usable libraries, without versions; ``None``: nobody has tried."""
-    return None if report is None else frozenset(entry.split()[0] for entry in report.loaded)
+    return None if report is None else frozenset(map(library_name, report.loaded))
 
 
 def library_problem(library: str | None, report: KernelReport | None) -> str:

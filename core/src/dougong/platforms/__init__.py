@@ -10,7 +10,7 @@ from dougong.platforms.discovery import discover
 from dougong.platforms.examination import examine_rest
 from dougong.platforms.facts import read_capabilities
 from dougong.platforms.hooks import PluginHooks
-from dougong.platforms.kernels import import_kernels, read_kernels
+from dougong.platforms.kernels import import_kernels, read_kernels, report_problems
 from dougong.platforms.loading import LoadedPlatform, check_runtime, load_class, load_platform
 from dougong.platforms.opening import check_device_mask, open_platform
 from dougong.platforms.probing import ProbeCache
@@ -41,5 +41,6 @@ __all__ = [
     "open_present_platform",
     "read_capabilities",
     "read_kernels",
+    "report_problems",
     "select_platform",
 ]

@@ -58,7 +58,7 @@ def import_kernels(loaded: LoadedPlatform, device_index: int) -> KernelReport:
             f"{row.wheel}: import_kernels() answered {report!r}, not a KernelReport",
             plugin=row.name,
         )
-    if problems := tuple(_report_problems(report)):
+    if problems := tuple(report_problems(report)):
         raise PluginError(
             f"{row.wheel}: import_kernels() answered with what names no library: "
             f"{'; '.join(problems)}. Report this to its vendor.",
@@ -67,24 +67,27 @@ def import_kernels(loaded: LoadedPlatform, device_index: int) -> KernelReport:
     return report
 
 
-def _report_problems(report: KernelReport) -> Iterator[str]:
-    """What types promise and nobody has checked: libraries are compared by name."""
+def report_problems(report: KernelReport) -> Iterator[str]:
+    """What types promise and nobody has checked: libraries are compared by name.
+
+    Whoever gets a report from a platform asks, a child's and a rank's alike.
+    """
     if not isinstance(report.loaded, tuple):
         yield f"loaded is {report.loaded!r}, not a tuple"
     elif wrong := [one for one in report.loaded if not _is_text(one)]:
-        yield f"loaded has {', '.join(map(repr, wrong))} in it"
+        yield f"loaded has {', '.join(map(repr, wrong))} in it, which is no name of a library"
     if not isinstance(report.missing, Mapping):
         yield f"missing is {report.missing!r}, not a mapping"
         return
     for name, reason in report.missing.items():
         if not _is_text(name):
-            yield f"missing has {name!r} in it"
+            yield f"missing has {name!r} in it, which is no name of a library"
         elif not _is_text(reason):
             yield f"missing has {reason!r} for the reason of {name}"
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and not value[0].isspace()
+    return isinstance(value, str) and bool(value) and value == value.strip()
 
 
 if __name__ == "__main__":

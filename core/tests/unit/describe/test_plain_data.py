@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dougong.describe.plain_data import UnusableData, from_plain, read_plain, to_plain, unknown_keys
+from dougong.describe.plain_data import UnusableData, read_plain, to_plain, unknown_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,13 @@ class Whole:
 
 
 WHOLE = Whole(Part(1, frozenset({"b", "a"})), Part(2), (Part(3), Part(4)), {"z": Part(5)}, 2.0)
+
+
+def from_plain(kind: type[Whole], plain: Any) -> Whole:
+    value, problems = read_plain(kind, plain)
+    if value is None or problems:
+        raise UnusableData(problems)
+    return value
 
 
 def test_values_come_back_as_they_went() -> None:
