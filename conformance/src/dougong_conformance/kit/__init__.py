@@ -1,0 +1,1 @@
+"""Oracle, inputs, metric: what expected values come from. Imports torch only."""

@@ -1,0 +1,1 @@
+"""Supervisor, executor, judge: three processes, and the verdict."""

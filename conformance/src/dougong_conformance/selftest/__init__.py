@@ -1,0 +1,1 @@
+"""Who tests the suite: broken plugins it must reject, legal ones it must accept."""

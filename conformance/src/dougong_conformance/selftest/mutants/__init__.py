@@ -1,0 +1,1 @@
+"""Broken plugins, one defect each, by area."""

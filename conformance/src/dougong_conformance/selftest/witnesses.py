@@ -1,0 +1,1 @@
+"""Legal variants: plugins that the suite must accept."""

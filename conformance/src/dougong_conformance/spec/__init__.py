@@ -1,0 +1,1 @@
+"""The specification, one file per profile."""

@@ -1,0 +1,145 @@
+"""The import rules between the packages (``tooling/importlinter-packages.toml``) can fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+RULES = Path(__file__).parents[2] / "tooling" / "importlinter-packages.toml"
+LINT = "import sys; from importlinter.cli import lint_imports_command as main; sys.exit(main())"
+
+CONTRACTS = {
+    rule["id"]: rule
+    for rule in tomllib.loads(RULES.read_text())["tool"]["importlinter"]["contracts"]
+}
+# A module that gets the import, what it imports, and the rule that must name the two.
+PLANTED = {
+    "a plugin into the engine": (
+        "dougong_sim.planted_a",
+        "dougong.engine",
+        "plugins-see-published-surface",
+    ),
+    "a plugin into errors, which contracts re-export": (
+        "dougong_sim.planted_b",
+        "dougong.errors",
+        "plugins-see-published-surface",
+    ),
+    "a vendor's runtime into the contracts": (
+        "dougong_sim.device.planted",
+        "dougong.contracts",
+        "a-runtime-knows-no-core",
+    ),
+    "the core into the suite": (
+        "dougong.engine.planted",
+        "dougong_conformance.kit",
+        "the-suite-is-nobodys-dependency",
+    ),
+    "a plugin into the suite": (
+        "dougong_sim.planted_c",
+        "dougong_conformance.session",
+        "the-suite-is-nobodys-dependency",
+    ),
+    "a check into the core": (
+        "dougong_conformance.suite.planted_a",
+        "dougong.contracts",
+        "the-judge-is-clean",
+    ),
+    "a check into a driver": (
+        "dougong_conformance.suite.planted_b",
+        "dougong_conformance.drivers",
+        "the-judge-is-clean",
+    ),
+    "the oracle into the session": (
+        "dougong_conformance.kit.planted",
+        "dougong_conformance.session",
+        "the-judge-is-clean",
+    ),
+    "the suite into a plugin": (
+        "dougong_conformance.selftest.planted",
+        "dougong_sim",
+        "the-suite-names-no-vendor",
+    ),
+    "the runner into the command line": (
+        "dougong_conformance.runner.planted",
+        "dougong_conformance.cli",
+        "nothing-stands-on-the-command",
+    ),
+}
+
+
+def _modules() -> set[str]:
+    named = {name for rule in CONTRACTS.values() for name in _names(rule)}
+    return {name for name in named if name.startswith("dougong")} | {"dougong.contracts"}
+
+
+def _names(rule: dict[str, object]) -> list[str]:
+    keys = ("source_modules", "forbidden_modules", "protected_modules", "allowed_importers")
+    return [str(name) for key in keys for name in _as_list(rule.get(key, ()))]
+
+
+def _as_list(value: object) -> list[object]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _skeleton(folder: Path) -> None:
+    for name in sorted(_modules()):
+        place = folder.joinpath(*name.split("."))
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "__init__.py").write_text("")
+
+
+def _lint(folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", LINT, "--no-logo", "--no-cache", str(RULES)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("planted")
+    _skeleton(folder)
+    for module, imported, _ in PLANTED.values():
+        path = folder.joinpath(*module.split(".")).with_suffix(".py")
+        path.write_text(f"import {imported}\n")
+    status, output = _lint(folder)
+    assert status == 1, output
+    return output.split("Broken contracts", 1)[1]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_import_is_caught_by_the_rule_against_it(name: str, report: str) -> None:
+    module, imported, rule = PLANTED[name]
+    heading = str(CONTRACTS[rule]["name"])
+    said = report.split(heading, 1)[1] if heading in report else ""
+    assert re.search(rf"{re.escape(module)} -> {re.escape(imported)}\b", said), report
+
+
+def test_every_rule_has_a_planted_import() -> None:
+    assert {rule for _, _, rule in PLANTED.values()} == CONTRACTS.keys()
+
+
+def test_the_bare_skeleton_breaks_nothing(tmp_path: Path) -> None:
+    _skeleton(tmp_path)
+    status, output = _lint(tmp_path)
+    assert status == 0, output
+
+
+def test_plugins_are_kept_to_the_same_rooms_as_the_cpu_platform() -> None:
+    inside = tomllib.loads(RULES.with_name("importlinter.toml").read_text())
+    rules = {rule["id"]: rule for rule in inside["tool"]["importlinter"]["contracts"]}
+    own = set(rules["plugins-see-published-surface"]["forbidden_modules"])
+    assert set(_names(CONTRACTS["plugins-see-published-surface"])) - {"dougong_sim"} == (
+        own | {"dougong.cpu"}
+    )
