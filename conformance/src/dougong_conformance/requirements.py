@@ -94,14 +94,15 @@ def all_requirements() -> dict[str, Requirement]:
     for profile in PROFILES:
         table = tomllib.loads(folder.joinpath(f"{profile}.toml").read_text(encoding="utf-8"))
         for row in table.get("requirement", ()):
-            one = _requirement(row)
+            one = requirement_from_row(row)
             if one.profile != profile or one.id in found:
                 raise ValueError(f"spec/{profile}.toml: id {one.id!r} is misplaced or repeated")
             found[one.id] = one
     return found
 
 
-def _requirement(row: dict[str, Any]) -> Requirement:
+def requirement_from_row(row: dict[str, Any]) -> Requirement:
+    """One table of a TOML file as a requirement."""
     kept = dict(row)
     needs = Needs(**kept.pop("needs", {}))
     kept["level"] = Level(kept.get("level", "must"))
