@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dougong.platforms.conformance import Conformance, check_conformance, conformance_of
 from dougong.platforms.description import open_for_description, open_present_platform
 from dougong.platforms.discovery import discover
 from dougong.platforms.examination import examine_rest
@@ -19,6 +20,7 @@ from dougong.platforms.selection import Selection, select_platform
 from dougong.platforms.table import PluginRow, PluginTable, Verdict
 
 __all__ = [
+    "Conformance",
     "Handover",
     "LoadedPlatform",
     "PluginHooks",
@@ -27,8 +29,10 @@ __all__ = [
     "ProbeCache",
     "Selection",
     "Verdict",
+    "check_conformance",
     "check_device_mask",
     "check_runtime",
+    "conformance_of",
     "discover",
     "examine_rest",
     "hand_over",
