@@ -44,6 +44,12 @@ TABLE: tuple[Variable, ...] = (
         "unset: every installed plugin",
         "allow-list of platform plugins; cpu is always allowed",
     ),
+    Variable(
+        "DOUGONG_CERTIFICATES",
+        "folder",
+        "unset: only a wheel's own certificate counts",
+        "certificates of conformance (*.json), for `--require-conformance` and the start block",
+    ),
     Variable("DOUGONG_LOG_LEVEL", "/".join(("DEBUG", "INFO", "WARNING", "ERROR")), "INFO", "log"),
     Variable(
         "HF_ENDPOINT",
@@ -110,6 +116,17 @@ def plugins() -> tuple[str, ...] | None:
             "Write names between single commas, as in 'cpu,acme', or unset it."
         )
     return names
+
+
+def certificates() -> Path | None:
+    """``DOUGONG_CERTIFICATES``: a folder with certificates; ``None``: none is named."""
+    value = _read("DOUGONG_CERTIFICATES")
+    if value is None:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"DOUGONG_CERTIFICATES={value!r} is no folder. Name one, or unset it.")
+    return folder
 
 
 def log_level() -> str:

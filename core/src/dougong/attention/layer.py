@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dougong.attention.outputs import AttentionOutputs
 from dougong.contracts import AttentionImpl
 
 
@@ -19,10 +20,12 @@ class AttentionStep:
     Attributes:
         metadata: What each group's builder made.
         slot_mappings: Where each group's new tokens go.
+        outputs: Where layers write, in a captured step; ``None``: each into a tensor of its own.
     """
 
     metadata: Sequence[Any]
     slot_mappings: Sequence[torch.Tensor]
+    outputs: AttentionOutputs | None = None
 
 
 class Attention(nn.Module):
@@ -103,6 +106,9 @@ class Attention(nn.Module):
         impl, group = self._impl, self.group_index
         assert impl is not None, "the worker binds a backend before the first step"
         impl.write_kv(k, v, self.kv_cache, step.slot_mappings[group])
-        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        if step.outputs is None:
+            out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        else:
+            out = step.outputs.of_layer(self.layer_index, q)
         impl.forward(q, k, v, self.kv_cache, step.metadata[group], out)
         return out.view(out.shape[0], -1)

@@ -122,6 +122,24 @@ def _engine_share(before: EngineStats, after: EngineStats, seconds: float) -> di
         "num_steps": num_steps,
         "model_s": model_s,
         "overhead_fraction": max(0.0, 1 - model_s / seconds),
+        **_graph_share(before, after),
+    }
+
+
+def _graph_share(before: EngineStats, after: EngineStats) -> dict[str, float]:
+    """Steps that graphs served, and what padding cost them; nothing where nothing is captured."""
+    then, now = (_graph_counts(stats) for stats in (before, after))
+    return {name: count - then.get(name, 0) for name, count in now.items()}
+
+
+def _graph_counts(stats: EngineStats) -> dict[str, float]:
+    graphs = next((rank["graphs"] for rank in stats.ranks if "graphs" in rank), None)
+    if graphs is None:
+        return {}
+    return {
+        "num_graph_steps": sum(graphs["hits"].values()),
+        "num_steps_above_graphs": graphs["num_eager_steps"],
+        "num_padding_tokens": graphs["num_padding_tokens"],
     }
 
 

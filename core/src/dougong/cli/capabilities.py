@@ -92,6 +92,7 @@ def describe_platform(loaded: LoadedPlatform, *, is_measuring: bool) -> Capabili
         attention=declare_attention(offered.attention, asked.claims, loaded.platform.name),
         ops=offered.ops,
         quantization=offered.quantization,
+        graph=offered.graph,
         environment={name: values.get(name) for name in named},
     )
     _check_readable(file, loaded)

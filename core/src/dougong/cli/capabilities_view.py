@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dougong.contracts import AttentionLimits, Claims, DeviceFacts
+from dougong.contracts import AttentionLimits, Claims, DeviceFacts, GraphSupport
 from dougong.describe import CapabilityFile
 
 _PIPE_WIDTH = 160  # where there is no terminal to ask, lines need not be short
@@ -30,6 +30,8 @@ def print_capabilities(found: CapabilityFile, reasons: Sequence[str]) -> None:
         console.print(escape(reason), style="bold")
     console.print(_pairs(f"Device {found.facts.device_index}", _facts(found)))
     console.print(_pairs("Claims of its family", _claims(found.claims)))
+    if found.graph is not None:
+        console.print(_pairs("Graphs", _graphs(found.graph)))
     console.print(_kernels(found))
     console.print(_attention(found))
     if found.ops:
@@ -99,6 +101,12 @@ def _claims(claims: Claims) -> Iterator[tuple[str, str]]:
     if claims.compute_rate:
         rates = {dtype: f"{rate / 1e12:.1f} T/s" for dtype, rate in claims.compute_rate.items()}
         yield "compute rate", _mapping(rates)
+
+
+def _graphs(graph: GraphSupport) -> Iterator[tuple[str, str]]:
+    yield "captured at most", graph.level.value
+    yield "graphs at once", str(graph.max_graphs or "no limit known")
+    yield "token counts", _numbers(graph.sizes) or "any"
 
 
 def _numbers(values: Iterable[int]) -> str:

@@ -18,10 +18,12 @@ from dougong.cli.self_test import SelfTests, run_self_tests
 from dougong.contracts.version import CONTRACT_VERSION
 from dougong.errors import ConfigError, DougongError, PluginError
 from dougong.platforms import (
+    Conformance,
     LoadedPlatform,
     PluginTable,
     Selection,
     check_device_mask,
+    conformance_of,
     discover,
     examine_rest,
     load_platform,
@@ -43,6 +45,7 @@ class Report:
         problems: What an operator must act on, one sentence each.
         tests: Of the chosen devices; ``None``: they were not run.
         code: How the command ends.
+        conformance: Of the platform that a start would choose.
     """
 
     versions: dict[str, str]
@@ -51,6 +54,7 @@ class Report:
     problems: tuple[str, ...]
     tests: SelfTests | None
     code: ExitCode
+    conformance: Conformance | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -69,6 +73,8 @@ class Report:
             "tests": [asdict(result) for result in self.tests.results] if self.tests else [],
             "kernels": self.tests
             and {"loaded": list(self.tests.loaded), "missing": dict(self.tests.missing)},
+            "conformance": self.conformance
+            and {"sentence": self.conformance.sentence, "details": self.conformance.details},
             "problems": list(self.problems),
             "exit_code": int(self.code),
         }
@@ -114,6 +120,7 @@ def examine(platform: str | None, devices: str | None, *, is_testing: bool) -> R
     failed = {error.plugin for error in errors if isinstance(error, PluginError)}
     table = examine_rest(table, skips=() if CPU in failed else (CPU,))
     tests = run_self_tests(loaded) if loaded and is_testing else None
+    conformance = _conformance(loaded, errors)
     return Report(
         versions=_versions(),
         table=table,
@@ -121,6 +128,7 @@ def examine(platform: str | None, devices: str | None, *, is_testing: bool) -> R
         problems=tuple(_problems(table, errors, tests)),
         tests=tests,
         code=_code(table, errors, tests),
+        conformance=conformance,
     )
 
 
@@ -146,6 +154,14 @@ def _load(
         errors.append(error)
         return None, table
     return loaded, loaded.table
+
+
+def _conformance(loaded: LoadedPlatform | None, errors: list[DougongError]) -> Conformance | None:
+    try:
+        return conformance_of(loaded) if loaded else None
+    except ConfigError as error:  # DOUGONG_CERTIFICATES is no folder
+        errors.append(error)
+        return None
 
 
 def _problems(

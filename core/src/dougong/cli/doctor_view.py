@@ -30,6 +30,9 @@ def print_report(report: Mapping[str, Any]) -> None:
     if report["selection"]:
         for reason in report["selection"]["reasons"]:
             console.print(escape(reason), style="bold")
+    if report["conformance"]:
+        told = report["conformance"]
+        console.print(escape(f"{told['sentence']}; {told['details']}"))
     for problem in report["problems"]:
         console.print(escape(f"problem: {problem}"), style="red")
 

@@ -29,11 +29,18 @@ _HELP: dict[str, tuple[Any, str]] = {
     "scheduling_policy": (str | None, "Order of requests: fcfs or priority."),
     "attention_backend": (str | None, "NAME, or prefill=NAME,decode=NAME; obeyed or refused."),
     "enforce_eager": (bool | None, "No graph capture and no compilation."),
+    "graph_level": (str | None, "Capture none, piecewise, decode or full; obeyed or refused."),
+    "graph_sizes": (str | None, "Token counts to capture, between commas; obeyed or refused."),
+    "graph_memory_bytes": (int | None, "Most memory of all graphs. Default: a twentieth."),
     "custom_ops": (str | None, "Vendors' ops: all or none, then +OP and -OP, between commas."),
     "op": (list[str] | None, "KEY=IMPLEMENTATION; obeyed, or the start fails. Repeatable."),
     "device_memory_utilization": (float | None, "Share of the device's memory to use, 0 to 1."),
     "seed": (int | None, "Of every draw without a seed of its own."),
     "strict": (bool | None, "Refuse every fallback."),
+    "require_conformance": (
+        str | None,
+        "core or extended: refuse a platform without that certificate.",
+    ),
     "plan": (str | None, "File of `explain --save`: the same plan, or what changed and why."),
 }
 _FLAGS = {"strict"}  # without a form that says no

@@ -14,7 +14,7 @@ from dougong.cli.explain_switches import switch_lines
 from dougong.cli.explain_text import counted, entry, line, size
 from dougong.config import Decision
 from dougong.config.decision import CHECKPOINT, CORE, USER
-from dougong.planner import ExecutionPlan, PassedOver, WeightPlan
+from dougong.planner import ExecutionMode, ExecutionPlan, PassedOver, WeightPlan
 
 _GUIDES = "dim"
 
@@ -60,7 +60,7 @@ def plan_tree(plan: ExecutionPlan, *, is_verbose: bool = False) -> Tree:
             kv_cache_tree(plan),
             ops_tree(plan),
             _weights(plan.weights, {one.reason for one in plan.fallbacks}),
-            Tree(entry("execution:", f"{plan.mode.name}: {plan.mode.reason}")),
+            _execution(plan.mode),
             _libraries(plan),
             _configuration(plan.decisions, is_verbose=is_verbose),
             _unmatched(plan.unmatched),
@@ -99,6 +99,24 @@ def _weights(weights: Sequence[WeightPlan], told: Collection[str]) -> Tree:
             branch.add(entry("scales:", one.scale_layout))
         if one.reason:
             branch.add(entry("why:", "see fallbacks" if one.reason in told else one.reason))
+    return tree
+
+
+def _execution(mode: ExecutionMode) -> Tree:
+    tree = Tree(entry("execution:", f"{mode.name}: {mode.reason}"))
+    graphs = mode.graphs
+    for kind, sizes, unit in (
+        ("decode", graphs.decode, "sequences with one token each, whole"),
+        ("full", graphs.full, "tokens, whole"),
+        ("piecewise", graphs.piecewise, "tokens, all but attention"),
+    ):
+        if sizes:
+            tree.add(entry(f"{kind} graphs:", f"{', '.join(map(str, sizes))} {unit}"))
+    if graphs:
+        drop = "what does not fit is left out, the largest first" if graphs.may_drop else (
+            "what does not fit stops the start"
+        )  # fmt: skip
+        tree.add(entry("memory of graphs:", f"at most {size(graphs.max_bytes)}; {drop}"))
     return tree
 
 

@@ -56,14 +56,16 @@ def check_op(
     arch = next(found.arch for found in loaded.selection.devices if found.index == index)
     claims = loaded.platform.claims(arch)
     dtype = getattr(torch, claims.dtypes[0])
-    op = _BUILDERS[key](dtype, device)
+    registry = OpRegistry.from_registrations(loaded.registrations)
+    capabilities = Capabilities(claims, loaded.platform.facts(index))
+    verdict = _choose(_BUILDERS[key](dtype, device), registry, capabilities, kernels)
+    assignments = [OpAssignment(key=key, paths=("",), pieces=verdict.pieces)]
+    with registry.overriding(assignments):
+        op = _BUILDERS[key](dtype, device)
     generator = torch.Generator().manual_seed(0)
     weight, x = (torch.randn(shape, generator=generator).to(dtype) for shape in _shapes(op))
     op.get_parameter("weight").copy_(weight)
-    registry = OpRegistry.from_registrations(loaded.registrations)
-    capabilities = Capabilities(claims, loaded.platform.facts(index))
-    verdict = _choose(op, registry, capabilities, kernels)
-    bind_ops(op, registry, [OpAssignment(key=key, paths=("",), pieces=verdict.pieces)])
+    bind_ops(op, registry, assignments)
     with loaded.platform.runtime.inference_mode():
         found = op(x.to(device))
         loaded.platform.runtime.synchronize()

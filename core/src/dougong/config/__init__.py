@@ -6,6 +6,7 @@ from dougong.config.args import CommandDefault, EngineArgs, EngineOptions
 from dougong.config.cache import CacheConfig
 from dougong.config.decision import Decision
 from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan, MemoryConfig
+from dougong.config.graphs import GraphConfig
 from dougong.config.model import AttentionLayerKind, ModelConfig
 from dougong.config.resolve import Resolution, resolve, view_of_wishes
 from dougong.config.scheduler import SchedulerConfig, SchedulingPolicy
@@ -19,6 +20,7 @@ __all__ = [
     "EngineArgs",
     "EngineConfig",
     "EngineOptions",
+    "GraphConfig",
     "KVCachePlan",
     "MemoryConfig",
     "ModelConfig",

@@ -9,6 +9,13 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 from dougong.config.scheduler import SchedulingPolicy
 from dougong.errors import ConfigError
 
+ConformanceLevel = Literal["core", "extended"]
+"""What a platform's certificate has to say."""
+
+
+GraphLevelName = Literal["none", "piecewise", "decode", "full"]
+"""How much of a step is captured; see `dougong.contracts.GraphLevel`."""
+
 
 class EngineOptions(TypedDict, total=False):
     """The fields of `EngineArgs` but ``model``, as keyword arguments."""
@@ -29,11 +36,15 @@ class EngineOptions(TypedDict, total=False):
     scheduling_policy: SchedulingPolicy | None
     attention_backend: str | None
     enforce_eager: bool | None
+    graph_level: GraphLevelName | None
+    graph_sizes: str | None
+    graph_memory_bytes: int | None
     custom_ops: str | None
     op: Sequence[str] | None
     device_memory_utilization: float | None
     seed: int | None
     strict: bool | None
+    require_conformance: ConformanceLevel | None
     plan: str | None
 
 
@@ -77,12 +88,17 @@ class EngineArgs:
         attention_backend: Name of the attention backend, or ``prefill=NAME,decode=NAME``; obeyed,
             or the start fails.
         enforce_eager: No graph capture and no compilation.
+        graph_level: How much of a step is captured: ``none``, ``piecewise``, ``decode`` or
+            ``full``; obeyed, or the start fails.
+        graph_sizes: Token counts to capture, between commas; obeyed, or the start fails.
+        graph_memory_bytes: Device memory that all graphs together may take.
         custom_ops: Ops that run a vendor's implementation: ``all`` or ``none``, then ``+op`` and
             ``-op``, between commas.
         op: ``KEY=IMPLEMENTATION``, for any number of ops; obeyed, or the start fails.
         device_memory_utilization: Share of the device's memory limit to use, above 0 and at most 1.
         seed: Of everything that draws without a seed of its own.
         strict: Refuse every fallback.
+        require_conformance: ``core`` or ``extended``: refuse a platform without that certificate.
         plan: File of a saved plan; the same plan runs, or the start fails and says what changed.
         defaults: No wish of the user: what a command takes for options left open.
 
@@ -107,11 +123,15 @@ class EngineArgs:
     scheduling_policy: SchedulingPolicy | None = None
     attention_backend: str | None = None
     enforce_eager: bool | None = None
+    graph_level: GraphLevelName | None = None
+    graph_sizes: str | None = None
+    graph_memory_bytes: int | None = None
     custom_ops: str | None = None
     op: Sequence[str] | None = None
     device_memory_utilization: float | None = None
     seed: int | None = None
     strict: bool | None = None
+    require_conformance: ConformanceLevel | None = None
     plan: str | None = None
     defaults: tuple[CommandDefault, ...] = ()
 
@@ -219,7 +239,7 @@ def _problems_of(name: str, value: Any, expected: tuple[type, ...]) -> Iterator[
 
 
 _MOST_SHOWN = 100
-_NO_CHOICES = frozenset({"model", "plan"})
+_NO_CHOICES = frozenset({"model", "plan", "require_conformance"})
 _NOUNS: Mapping[type, str] = {
     str: "a text (str)", int: "a whole number (int)", float: "a number (float)",
     bool: "True or False (bool)", tuple: "a list of texts (str)",

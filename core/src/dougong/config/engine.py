@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dougong.config.graphs import GraphConfig
 from dougong.config.model import ModelConfig
 from dougong.config.scheduler import SchedulerConfig
 from dougong.contracts.config_view import ConfigView
@@ -88,6 +89,7 @@ class EngineConfig:
     memory: MemoryConfig
     kv_cache: KVCachePlan
     scheduler: SchedulerConfig
+    graphs: GraphConfig = field(default_factory=GraphConfig)
     explicit: frozenset[str] = frozenset()
 
     def view(self) -> ConfigView:

@@ -14,6 +14,7 @@ from dougong.config.args import EngineArgs
 from dougong.config.decision import CHECKPOINT, CORE, USER, Decision, platform_author
 from dougong.config.dtypes import resolve_dtype, resolve_kv_dtype
 from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan
+from dougong.config.graphs import resolve_graphs
 from dougong.config.memory import kv_fits, resolve_memory
 from dougong.config.model import ModelConfig
 from dougong.config.scheduler import SchedulerConfig
@@ -33,6 +34,7 @@ T = TypeVar("T")
 _AT_LEAST = {
     "max_model_len": 2, "block_size": 1, "kv_cache_memory_bytes": 1, "num_kv_blocks": 1,
     "max_num_seqs": 1, "max_num_batched_tokens": 1, "long_prefill_token_threshold": 1, "seed": 0,
+    "graph_memory_bytes": 1,
 }  # fmt: skip
 
 
@@ -127,6 +129,12 @@ def resolve(
         memory_bandwidth=capabilities.facts.memory_bandwidth or claims.memory_bandwidth,
     )
     scheduler = _resolve_scheduler(wishes, model, numbers)
+    graphs = resolve_graphs(
+        wishes,
+        enforce_eager=compute.enforce_eager,
+        budget_bytes=memory.budget_bytes,
+        max_num_tokens=scheduler.max_num_batched_tokens,
+    )
     wishes.check()
     config = EngineConfig(
         model=model,
@@ -134,6 +142,7 @@ def resolve(
         memory=memory,
         kv_cache=kv_cache,
         scheduler=scheduler,
+        graphs=graphs,
         explicit=args.explicit - wishes.dropped,
     )
     problems = (*wishes.problems, *wishes.doubts)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from dougong.config.dtypes import canonical_dtype
+from dougong.config.graphs import parse_sizes
 from dougong.config.op_switches import parse_op_switches
 from dougong.errors import ConfigError
 
@@ -35,6 +36,8 @@ def _settled(name: str, value: Any) -> Any:
         return parse_op_switches(str(value), (), None)
     if name == "op":
         return parse_op_switches(None, _parts(value), None)
+    if name == "graph_sizes":
+        return parse_sizes(str(value)) or value
     if name == "attention_backend" and "=" in str(value):
         return frozenset("".join(part.split()) for part in _parts(value))
     return _plain(value)

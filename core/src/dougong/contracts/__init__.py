@@ -54,7 +54,13 @@ from dougong.contracts.kv_cache import (
 from dougong.contracts.layers import LinearMethod, LoRAWrapper, MoEBackend
 from dougong.contracts.platform import Platform
 from dougong.contracts.plugin import Available, DeviceInfo, NotHere, PlatformPlugin, ProbeAnswer
-from dougong.contracts.rank_plan import AttentionAssignment, OpAssignment, OpPiece, RankPlan
+from dougong.contracts.rank_plan import (
+    AttentionAssignment,
+    GraphAssignment,
+    OpAssignment,
+    OpPiece,
+    RankPlan,
+)
 from dougong.contracts.registration import Mark, Registration, RegistrationKind
 from dougong.contracts.support import Fault, KernelReport, Support
 from dougong.contracts.version import CONTRACT_VERSION
@@ -121,6 +127,7 @@ __all__ = [
     "Event",
     "Fault",
     "GrammarMask",
+    "GraphAssignment",
     "GraphLevel",
     "GraphRunner",
     "GraphSupport",

@@ -67,8 +67,9 @@ class CommonAttentionMetadata:
     """One step's lengths and places, on the device and on the host, so that nobody has to sync.
 
     Valid for the step that made it; buffers are reused afterwards. Rows past ``num_reqs`` and
-    tokens
-    past ``num_tokens`` are padding.
+    tokens past ``num_tokens`` are padding. In a step that is captured or replayed whole, the last
+    of the ``num_reqs`` sequences may be padding, too: they have no query token and a length of 0.
+    At its capture ``max_query_len`` and ``max_seq_len`` are bounds that hold at every replay.
 
     Attributes:
         num_reqs: Sequences in the step.
@@ -120,6 +121,11 @@ class AttentionMetadataBuilder(ABC):
         """Metadata for one step, passed unchanged to `AttentionImpl.forward` of every layer.
 
         Called once per step and group, before the first layer. Must not wait for the device.
+
+        Of a backend whose `AttentionBackend.graph_support` says ``DECODE`` or ``FULL`` it is called
+        before a capture and before each replay, never inside one. Device tensors that kernels read
+        in captured steps of one size must then lie at the same addresses every time: those of
+        ``common`` do, and others are the builder's to keep and to write anew.
         """
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from dougong.errors import DeviceError
+
 if TYPE_CHECKING:
     import torch
 
@@ -55,12 +57,23 @@ class Communicator(ABC):
     """Collectives over one group.
 
     A call may return when it is enqueued; its result is ordered with later work of the same stream.
-    Tensors are contiguous and live on this rank's device; ranks count within the group.
+    All ranks make the same calls in the same order. Tensors are contiguous, of at least one axis,
+    and live on this rank's device; ranks count within the group. A method leaves its input as it is
+    and returns memory of its own, unless it says otherwise: only `broadcast` does.
+
+    Each call is completed within the deadline of the phase it began in, or the group fails with
+    `CommunicatorTimeout`; the death of a peer's process fails it with `PeerLost` in less than ten
+    seconds, whether somebody waits or not. The first failure of a group is its last: whoever waits
+    for it is let go, and every later call raises the same.
 
     Raises:
-        CommunicatorTimeout: A deadline passed.
-        PeerLost: Another rank is gone.
-        UnsupportedError: The dtype is not in `supported_dtypes` of the call.
+        CommunicatorTimeout: A deadline passed; names the ranks that did not come, where known.
+        PeerLost: Another rank is gone, or the group was aborted.
+        DeviceError: The vendor's library failed in another way.
+        UnsupportedError: The dtype is not in `supported_dtypes` of the call, the tensor is not
+            contiguous or elsewhere, or the group is suspended or destroyed.
+        ValueError: Sizes of this call do not fit each other. Sizes that do not fit another rank's
+            are an error where the vendor's library notices.
 
     Args:
         options: Of the group.
@@ -88,7 +101,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Sum over ranks; may work in place, the result is what is returned."""
+        """Sum over ranks."""
 
     @abstractmethod
     def all_gather(self, tensor: torch.Tensor, dim: int = 0) -> torch.Tensor:
@@ -116,7 +129,8 @@ class Communicator(ABC):
 
     @abstractmethod
     def send(self, tensor: torch.Tensor, dst: int) -> None:
-        """Send to one rank; matched with its `recv` in order."""
+        """Send to one rank; matched with its `recv` in order. The host does not wait for the peer,
+        the stream may."""
 
     @abstractmethod
     def recv(self, shape: Sequence[int], dtype: torch.dtype, src: int) -> torch.Tensor:
@@ -134,7 +148,20 @@ class Communicator(ABC):
 
     @abstractmethod
     def barrier(self) -> None:
-        """Return when every rank has arrived; the device's earlier work has finished."""
+        """Return when every rank has arrived; the earlier work of this rank's device has
+        finished."""
+
+    def explain(self, exc: BaseException) -> DeviceError | None:
+        """Name what the group knows behind an exception that the device raised at a wait.
+
+        An enqueued call fails late, as any work of the device. A worker asks here first, then
+        `Platform.classify_error`.
+
+        Returns:
+            The group's failure, with the ranks at fault; ``None``: it is not about this group. May
+            take two seconds, to ask the peers.
+        """
+        return None
 
     @abstractmethod
     def set_phase(self, phase: DeadlinePhase) -> None:
@@ -142,11 +169,13 @@ class Communicator(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Unblock every waiter of this process with `PeerLost`; callable from any thread."""
+        """Unblock every waiter of this process with `PeerLost`, within 0.1 seconds; callable from
+        any thread, more than once."""
 
     @abstractmethod
     def suspend(self) -> None:
-        """Give device resources of the group back; the group stays known."""
+        """Give device resources of the group back; the group stays known. Earlier calls are over
+        when it returns; every rank calls it."""
 
     @abstractmethod
     def resume(self) -> None:

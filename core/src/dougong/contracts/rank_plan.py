@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dougong.contracts.attention import AttentionRequest
 from dougong.contracts.kv_cache import KVLayout
@@ -62,6 +62,32 @@ class OpAssignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GraphAssignment:
+    """What a rank captures before the first request; all empty: nothing, and every step is eager.
+
+    Attributes:
+        decode: Sizes, in sequences, of whole steps in which each sequence has one query token;
+            ascending, as the others are.
+        piecewise: Sizes, in tokens, of other steps that are captured in pieces, attention between
+            them.
+        full: Sizes, in tokens, of other steps that are captured whole; then ``piecewise`` is empty.
+        max_bytes: Device memory that all graphs together may take.
+        may_drop: Sizes that do not fit may be left out, the largest first; otherwise somebody
+            asked for them, and one that does not fit is an error.
+    """
+
+    decode: tuple[int, ...] = ()
+    piecewise: tuple[int, ...] = ()
+    full: tuple[int, ...] = ()
+    max_bytes: int = 0
+    may_drop: bool = True
+
+    def __bool__(self) -> bool:
+        """Whether anything is captured."""
+        return bool(self.decode or self.piecewise or self.full)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlan:
     """All a rank is told of who computes what.
 
@@ -70,8 +96,10 @@ class RankPlan:
         attention: Every attention layer once.
         ops: Every op of model and sampler once, those inside a fused slot that another
             implementation owns included.
+        graphs: What is captured.
     """
 
     block_size: int
     attention: tuple[AttentionAssignment, ...]
     ops: tuple[OpAssignment, ...]
+    graphs: GraphAssignment = field(default_factory=GraphAssignment)

@@ -150,9 +150,14 @@ class Worker(ABC):
 
     @abstractmethod
     def determine_available_memory(self) -> int:
-        """Bytes the KV cache may take: the limit less weights, workspace and the peak of a step.
+        """Bytes the KV cache may take: the limit less weights, workspace, the peak of a step and
+        what the plan's graphs take.
 
         Runs a step of the largest size to see its peak. Needs ``MODEL_LOADED``.
+
+        Raises:
+            ConfigError: Graphs that the user asked for do not fit their budget.
+            ImplementationError: As `warm_up`.
         """
 
     @abstractmethod
@@ -170,8 +175,9 @@ class Worker(ABC):
         ``CACHE_READY`` → ``RUNNING``.
 
         Raises:
-            ImplementationError: A kernel or an attention backend raised at its first use. The
-                engine then plans without it, unless the user had chosen it, and starts anew.
+            ImplementationError: A kernel, an attention backend or a capture raised at its first
+                use. The engine then plans without it, unless the user had chosen it, and starts
+                anew.
         """
 
     @abstractmethod
@@ -222,5 +228,10 @@ class Worker(ABC):
         """Free everything; callable in any state, twice. → ``SHUT_DOWN``."""
 
     def collect(self) -> Mapping[str, Any]:
-        """Numbers for the status output, by name; cheap, never waits for the device."""
+        """Numbers for the status output, by name; cheap, never waits for the device.
+
+        ``"graphs"``, where steps are captured, has ``sizes`` (kind → sizes), ``num_bytes``,
+        ``max_bytes``, ``dropped`` (names), ``hits`` (name → steps), ``num_padding_tokens`` and
+        ``num_eager_steps``.
+        """
         return {}

@@ -112,6 +112,9 @@ def _whole_numbers(file: StoredFile) -> Iterator[tuple[str, int, int | None]]:
     yield "facts.memory_free_bytes", 0, facts.memory_free_bytes
     yield "facts.memory_quota_bytes", 1, facts.memory_quota_bytes
     yield "facts.num_compute_units", 0, facts.num_compute_units
+    if file.graph is not None:
+        yield from _each("graph.sizes", file.graph.sizes)
+        yield "graph.max_graphs", 0, file.graph.max_graphs
 
 
 def _each(place: str, values: tuple[int, ...]) -> Iterator[tuple[str, int, int | None]]:

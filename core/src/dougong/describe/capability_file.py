@@ -21,6 +21,7 @@ from dougong.contracts import (
     Capabilities,
     Claims,
     DeviceFacts,
+    GraphSupport,
     KernelReport,
     QuantizationSupport,
 )
@@ -49,6 +50,7 @@ class CapabilityFile:
         attention: Backends by name, preferred first.
         ops: Implementations of ops, in order of registration.
         quantization: Formats the platform computes.
+        graph: What its graph runner captures; ``None``: it has none.
         environment: Variables that conditions of ops name, with their values where the platform was
             asked; ``None``: not set there.
     """
@@ -62,6 +64,7 @@ class CapabilityFile:
     attention: Mapping[str, DeclaredAttention] = field(default_factory=dict)
     ops: tuple[OpCandidate, ...] = ()
     quantization: tuple[QuantizationSupport, ...] = ()
+    graph: GraphSupport | None = None
     environment: Mapping[str, str | None] = field(default_factory=dict)
 
     @property

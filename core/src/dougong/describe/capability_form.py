@@ -10,6 +10,7 @@ from dougong.contracts import (
     CONTRACT_VERSION,
     Claims,
     DeviceFacts,
+    GraphSupport,
     KernelReport,
     QuantizationSupport,
 )
@@ -53,6 +54,7 @@ class StoredFile:
     attention: Mapping[str, DeclaredAttention] = field(default_factory=dict)
     ops: tuple[StoredOp, ...] = ()
     quantization: tuple[QuantizationSupport, ...] = ()
+    graph: GraphSupport | None = None
     environment: Mapping[str, str | None] = field(default_factory=dict)
 
 

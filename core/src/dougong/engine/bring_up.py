@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dougong.engine.candidates import agreed_kernels, without_returned
+from dougong.engine.candidates import agreed_kernels, known_failures, without_returned
 from dougong.engine.kv_sizing import SizedCache, size_kv_cache
 from dougong.engine.planning import PlannedStart
 from dougong.engine.start_times import timed
 from dougong.errors import ConfigError, DeviceError, ImplementationError
 from dougong.executor import Executor, LoadedRanks
 from dougong.log import get_logger
+from dougong.planner.mode import GRAPH_CAPTURE
 
 _logger = get_logger(__name__)
 
@@ -63,7 +64,7 @@ def bring_up(
         try:
             outcome = _one_round(planned, make_executor, seconds)
         except DeviceError as error:
-            if not (failed := _failed_before(planned)):
+            if not (failed := known_failures(planned.inputs.candidates)):
                 raise
             raise _beyond_repair(error, failed) from error
         if isinstance(outcome, ReadyRanks):
@@ -100,12 +101,6 @@ def _one_round(
         shut_down_quietly(executor)
         raise
     return final
-
-
-def _failed_before(planned: PlannedStart) -> dict[str, str]:
-    """What the rounds before left out, with its reason."""
-    candidates = planned.inputs.candidates
-    return {**candidates.failed, **candidates.failed_backends}
 
 
 def _beyond_repair(error: DeviceError, failed: Mapping[str, str]) -> DeviceError:
@@ -148,7 +143,7 @@ def _without(error: ImplementationError, planned: PlannedStart) -> PlannedStart:
             "option out, or report the failure to the vendor:",
             problems,
         ) from error
-    if set(error.failures) <= set(_failed_before(planned)):
+    if set(error.failures) <= set(known_failures(planned.inputs.candidates)):
         raise error
     again = planned.knowing(failed=error.failures)
     for name, reason in _sentences(error).items():
@@ -173,6 +168,10 @@ def _insistence(name: str, planned: PlannedStart) -> str:
     backend = args.attention_backend
     if backend is not None and name in re.split("[=,]", backend.replace(" ", "")):
         return f"It was asked for with --attention-backend {backend}."
+    if name == GRAPH_CAPTURE:
+        for option in ("graph_level", "graph_sizes"):
+            if (value := getattr(args, option)) is not None:
+                return f"It was asked for with --{option.replace('_', '-')} {value}."
     if args.plan is not None:
         return f"It was asked for with --plan {args.plan}."
     return "--strict refuses to go on without it." if args.strict else ""

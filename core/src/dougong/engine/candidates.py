@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dougong import envs
 from dougong.attention import load_backends
 from dougong.contracts import (
     Capabilities,
+    GraphSupport,
     KernelReport,
     Platform,
     QuantizationSupport,
@@ -20,7 +22,9 @@ from dougong.errors import PluginError
 from dougong.ops.registry import OpRegistry
 from dougong.planner import Candidates
 from dougong.planner.libraries import library_name
+from dougong.planner.mode import GRAPH_CAPTURE
 from dougong.platforms import report_problems
+from dougong.platforms.graph_runner import load_graph_runner
 
 
 def candidates_of(
@@ -48,6 +52,7 @@ def candidates_of(
         ops=tuple(registry.candidates()),
         op_keys=registry.keys,
         quantization=_quantization(platform, registrations, capabilities),
+        graph=_graph_support(platform, capabilities),
         kernels=kernels,
         notes=registry.notes,
     )
@@ -103,6 +108,28 @@ def without_returned(before: KernelReport | None, now: KernelReport) -> KernelRe
     return KernelReport(loaded, missing)
 
 
+def without_failed(candidates: Candidates, failures: Mapping[str, str]) -> Candidates:
+    """The same, with what failed at its first use known beside what failed before."""
+    others = {name: why for name, why in failures.items() if name != GRAPH_CAPTURE}
+    ops, backends = failures_by_kind(candidates, others)
+    return replace(
+        candidates,
+        failed={**candidates.failed, **ops},
+        failed_backends={**candidates.failed_backends, **backends},
+        failed_capture=failures.get(GRAPH_CAPTURE, candidates.failed_capture),
+    )
+
+
+def known_failures(candidates: Candidates) -> dict[str, str]:
+    """All that failed so far, each by the name that was passed to `without_failed`."""
+    capture = candidates.failed_capture
+    return {
+        **candidates.failed,
+        **candidates.failed_backends,
+        **({GRAPH_CAPTURE: capture} if capture else {}),
+    }
+
+
 def failures_by_kind(
     candidates: Candidates, failures: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
@@ -114,6 +141,14 @@ def failures_by_kind(
     ops = {one.name for one in candidates.ops} | {one.kernel for one in candidates.quantization}
     others = {name: why for name, why in failures.items() if name in ops or name not in backends}
     return others, backends
+
+
+def _graph_support(platform: Platform, capabilities: Capabilities) -> GraphSupport | None:
+    """What the platform's graph runner can capture; not asked where the device claims nothing."""
+    if not capabilities.claims.graph_capture:
+        return None
+    runner_cls = load_graph_runner(platform)
+    return None if runner_cls is None else runner_cls.support
 
 
 def _check_report(rank: int, report: object) -> None:

@@ -93,6 +93,7 @@ def _described(file: CapabilityFile, path: Path, core: OpRegistry) -> PlanTarget
             ops=file.ops,
             op_keys=core.keys | {one.key for one in file.ops},
             quantization=tuple(quantization.values()),
+            graph=file.graph,
             kernels=file.kernels,
         ),
         registrations=(),

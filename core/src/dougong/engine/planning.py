@@ -15,7 +15,7 @@ from dougong.checkpoint import CheckpointFiles, resolve_reference
 from dougong.config import EngineArgs, EngineConfig, resolve, view_of_wishes
 from dougong.config.op_switches import OpSwitches, parse_op_switches
 from dougong.contracts import Capabilities, KernelReport
-from dougong.engine.candidates import agreed_kernels, failures_by_kind
+from dougong.engine.candidates import agreed_kernels, without_failed
 from dougong.engine.file_target import target_in_file
 from dougong.engine.kv_sizing import with_block_size
 from dougong.engine.one_device import open_present_device
@@ -24,8 +24,13 @@ from dougong.engine.plan_target import PlanTarget, device_index, target_here
 from dougong.engine.saved_plan import check_same_plan, saved_kernels, with_saved_choices
 from dougong.errors import ConfigError
 from dougong.models.registry import ModelRegistry
-from dougong.planner import Candidates, ExecutionPlan, PlanInputs, plan
-from dougong.platforms import LoadedPlatform, read_kernels
+from dougong.planner import ExecutionPlan, PlanInputs, plan
+from dougong.platforms import (
+    LoadedPlatform,
+    check_conformance,
+    conformance_of,
+    read_kernels,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class PlannedStart:
             ConfigError: As `plan_start`.
             PluginError: As `plan_start`.
         """
-        candidates = _without(self.inputs.candidates, failed or {})
+        candidates = without_failed(self.inputs.candidates, failed or {})
         if kernels is not None:
             candidates = replace(candidates, kernels=kernels)
         inputs = replace(self.inputs, candidates=candidates)
@@ -95,7 +100,7 @@ def plan_start(
         DeviceError: The device does not answer.
     """
     target = target_here(loaded, capabilities, kernels)
-    target = replace(target, candidates=_without(target.candidates, failed or {}))
+    target = replace(target, candidates=without_failed(target.candidates, failed or {}))
     return _plan_for(with_saved_choices(args), target, files)
 
 
@@ -116,12 +121,22 @@ def explain(args: EngineArgs, capability_path: Path | None = None) -> ExecutionP
     """
     args = with_saved_choices(args)
     if capability_path is not None:
+        _refuse_certificate_of_a_file(args)
         return _explain(args, target_in_file(capability_path, args)).plan
     loaded = open_present_device(args)
+    check_conformance(conformance_of(loaded), args.require_conformance)
     planned = _explain(args, target_here(loaded))
     # What is refused without them is refused before they are tried.
     kernels = agreed_kernels([read_kernels(loaded, device_index(loaded))])
     return planned.knowing(kernels=kernels).plan
+
+
+def _refuse_certificate_of_a_file(args: EngineArgs) -> None:
+    if args.require_conformance is not None:
+        raise ConfigError(
+            f"--require-conformance {args.require_conformance} asks for the certificate of an "
+            "installed wheel, and a capability file describes a device without one. Leave one out."
+        )
 
 
 def _explain(args: EngineArgs, target: PlanTarget) -> PlannedStart:
@@ -184,16 +199,6 @@ def _refused_with(refusal: ConfigError, inputs: PlanInputs, problems: Sequence[s
         told = (*(refusal.problems or (str(refusal),)), *(exc.problems or (str(exc),)))
         return ConfigError(f"{inputs.config.model.reference} cannot run as asked:", told)
     return refusal
-
-
-def _without(candidates: Candidates, failed: Mapping[str, str]) -> Candidates:
-    """The same without what failed at its first use, as known before and now."""
-    ops, backends = failures_by_kind(candidates, failed)
-    return replace(
-        candidates,
-        failed={**candidates.failed, **ops},
-        failed_backends={**candidates.failed_backends, **backends},
-    )
 
 
 def _with_kernels(inputs: PlanInputs, kernels: KernelReport) -> PlanInputs:

@@ -17,7 +17,12 @@ from dougong.engine.saved_plan import with_saved_choices
 from dougong.engine.start_times import timed
 from dougong.log import get_logger
 from dougong.models.registry import ModelRegistry
-from dougong.platforms import LoadedPlatform
+from dougong.platforms import (
+    Conformance,
+    LoadedPlatform,
+    check_conformance,
+    conformance_of,
+)
 
 _logger = get_logger(__name__)
 
@@ -30,12 +35,14 @@ class Preparation:
         loaded: The platform, with the one device that is used.
         files: The model's files; none is missing.
         planned: What will run, as far as it is known before a device is open.
+        conformance: The platform's certificate, or that it has none.
         seconds: What each part took, by name.
     """
 
     loaded: LoadedPlatform
     files: CheckpointFiles
     planned: PlannedStart
+    conformance: Conformance
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -51,6 +58,8 @@ def prepare(args: EngineArgs) -> Preparation:
     args = with_saved_choices(args)
     with timed(seconds, "platform"):
         loaded = open_one_device(args)
+        conformance = conformance_of(loaded)
+        check_conformance(conformance, args.require_conformance)
     for change in ModelRegistry(loaded.registrations).changes:
         _logger.info("%s", change)
     with timed(seconds, "files"):
@@ -66,7 +75,9 @@ def prepare(args: EngineArgs) -> Preparation:
         with timed(seconds, "plan"):
             capabilities = planned.inputs.capabilities
             planned = plan_start(args, loaded, files, capabilities=capabilities)
-    return Preparation(loaded=loaded, files=files, planned=planned, seconds=seconds)
+    return Preparation(
+        loaded=loaded, files=files, planned=planned, conformance=conformance, seconds=seconds
+    )
 
 
 def warn_of_late_faults(loaded: LoadedPlatform) -> None:

@@ -58,6 +58,7 @@ class ProcessChannel(EngineChannel):
             reasons=self._loaded.selection.reasons,
             is_explicit=self._loaded.selection.is_explicit,
             capabilities=prepared.planned.inputs.capabilities,
+            conformance=prepared.conformance,
             seconds=prepared.seconds,
         )
         self.process = context.Process(

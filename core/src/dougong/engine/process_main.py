@@ -23,7 +23,7 @@ from dougong.engine.preparation import Preparation
 from dougong.engine.start_times import timed
 from dougong.engine.wire import pack_event, unpack_command
 from dougong.log import configure_logging
-from dougong.platforms import Handover, join_parent
+from dougong.platforms import Conformance, Handover, join_parent
 
 GRACE_S = 3.0  # to free devices after the parent is gone; then the process ends as it stands
 
@@ -40,6 +40,7 @@ class EngineProcessArgs:
         reasons: Why the parent chose this platform and these devices.
         is_explicit: Somebody named the platform.
         capabilities: Of the device, as the parent planned with them.
+        conformance: What the parent found of the platform's.
         seconds: What the parent's part of the start took, by name.
     """
 
@@ -50,6 +51,7 @@ class EngineProcessArgs:
     reasons: tuple[str, ...]
     is_explicit: bool
     capabilities: Capabilities
+    conformance: Conformance
     seconds: Mapping[str, float]
 
 
@@ -87,7 +89,13 @@ def _prepared(told: EngineProcessArgs) -> Preparation:
         selection = replace(loaded.selection, reasons=told.reasons, is_explicit=told.is_explicit)
         loaded = replace(loaded, selection=selection)
         planned = plan_start(told.args, loaded, told.files, capabilities=told.capabilities)
-    return Preparation(loaded=loaded, files=told.files, planned=planned, seconds=seconds)
+    return Preparation(
+        loaded=loaded,
+        files=told.files,
+        planned=planned,
+        conformance=told.conformance,
+        seconds=seconds,
+    )
 
 
 def _read_commands(connection: Connection, inbox: queue.SimpleQueue[Command]) -> None:

@@ -31,8 +31,11 @@ def start_block(report: StartReport) -> list[str]:
     head = [_headline(report)]
     if report.platform_reasons:
         head.append("; ".join(report.platform_reasons))
+    if report.conformance:
+        head.append(report.conformance)
     tail = [
         _runs(plan),
+        *([report.graphs.line()] if report.graphs else ()),
         *_weights(plan),
         *_left_over(plan),
         *_plugins(report.plugin_faults),

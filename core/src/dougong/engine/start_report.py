@@ -8,6 +8,7 @@ from typing import Any
 
 from dougong.config import Decision
 from dougong.engine.fallback_warnings import fallback_warnings
+from dougong.engine.graph_report import GraphReport
 from dougong.engine.start_block import start_block
 from dougong.planner import ExecutionPlan
 from dougong.platforms import PluginTable, Verdict
@@ -50,11 +51,13 @@ class StartReport:
         platform: Name of the platform.
         devices: Names of the devices in use.
         platform_reasons: Why this platform and these devices, one sentence each.
+        conformance: The platform's certificate in one sentence, or that it has none.
         plugins: Every installed plugin in one sentence, those that failed included.
         plugin_faults: Those of them that are broken, refused or shadowed.
         decisions: One per option.
         plan: What runs, and everything that was passed over or fell back, with the reasons.
         notes: Oddities that ranks told of while they loaded.
+        graphs: Captured steps; ``None``: every step runs eagerly.
         memory: Of the device.
         num_kv_blocks: Blocks that requests can hold.
         block_size: Tokens per block.
@@ -77,9 +80,11 @@ class StartReport:
     limits: RequestLimits
     plan: ExecutionPlan
     seed: int = 0
+    conformance: str = ""
     plugins: tuple[str, ...] = ()
     plugin_faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    graphs: GraphReport | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -91,10 +96,13 @@ class StartReport:
         return start_block(self)
 
     def warnings(self) -> tuple[str, ...]:
-        """Fallbacks, notes of the plan and oddities, one sentence each, none of them twice."""
+        """Fallbacks, graphs that did not fit, notes of the plan and oddities, one sentence each,
+        none of them twice."""
         known = set(map(str, self.plan.fallbacks))
-        notes = (note for note in self.notes if note not in known)
-        return tuple(dict.fromkeys((*fallback_warnings(self.plan), *self.plan.notes, *notes)))
+        notes = [note for note in self.notes if note not in known]
+        dropped = self.graphs.warning() if self.graphs else ""
+        told = (*fallback_warnings(self.plan), dropped, *self.plan.notes, *notes)
+        return tuple(dict.fromkeys(one for one in told if one))
 
     @property
     def attention_backends(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from dougong.config import EngineArgs, EngineConfig
 from dougong.contracts import Worker, WorkerContext
 from dougong.engine.bring_up import ReadyRanks, bring_up, shut_down_quietly
+from dougong.engine.graph_report import GraphReport, graph_report
 from dougong.engine.kv_sizing import check_block_sizes
 from dougong.engine.plan_target import device_index
 from dougong.engine.planning import PlannedStart
@@ -71,7 +72,7 @@ def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> Start
         ) from exc
     warn_of_late_faults(loaded)
     scheduler = _scheduler(ready)
-    report = _report(loaded, ready, scheduler, seconds)
+    report = _report(prepared, ready, scheduler, seconds)
     return StartedEngine(loaded, ready.planned.config, ready.executor, scheduler, report)
 
 
@@ -104,8 +105,9 @@ def _scheduler(ready: ReadyRanks) -> Scheduler:
 
 
 def _report(
-    loaded: LoadedPlatform, ready: ReadyRanks, scheduler: Scheduler, seconds: dict[str, float]
+    prepared: Preparation, ready: ReadyRanks, scheduler: Scheduler, seconds: dict[str, float]
 ) -> StartReport:
+    loaded = prepared.loaded
     config, selection = ready.planned.config, loaded.selection
     start, sized = ready.start, ready.sized
     plan = _final_plan(ready)
@@ -117,10 +119,12 @@ def _report(
         platform=selection.platform,
         devices=tuple(device.name for device in selection.devices),
         platform_reasons=selection.reasons,
+        conformance=prepared.conformance.sentence,
         plugins=tuple(row.sentence() for row in loaded.table.rows),
         plugin_faults=fault_sentences(loaded.table),
         decisions=plan.decisions,
         plan=plan,
+        graphs=_graphs(ready),
         notes=tuple(dict.fromkeys(note for one in start.loads for note in one.notes)),
         memory=MemoryReport(
             limit=config.memory.limit_bytes,
@@ -134,6 +138,18 @@ def _report(
         seed=config.compute.seed,
         seconds=seconds,
     )
+
+
+def _graphs(ready: ReadyRanks) -> GraphReport | None:
+    """What became of the plan's graphs; where it has any, and they cannot be told of, all is
+    freed."""
+    if not ready.planned.plan.mode.graphs:
+        return None
+    try:
+        return graph_report(ready.executor)
+    except BaseException:
+        shut_down_quietly(ready.executor)
+        raise
 
 
 def _final_plan(ready: ReadyRanks) -> ExecutionPlan:

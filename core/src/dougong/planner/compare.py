@@ -13,10 +13,19 @@ from dougong.planner.compare_ops import compare_ops, compare_wheels
 from dougong.planner.difference import Difference, changed
 from dougong.planner.execution_plan import ExecutionPlan, WeightPlan
 
-_MEASURED = frozenset({"memory_limit", "num_kv_blocks", "device_memory_utilization"})
+_MEASURED = frozenset(
+    {"memory_limit", "num_kv_blocks", "device_memory_utilization", "graph_memory_bytes"}
+)
 """Decisions that follow from memory as it is now, unless the user fixed them."""
 
-_SIZES = frozenset({"num_kv_blocks", "kv_cache_memory_bytes", "device_memory_utilization"})
+_SIZES = frozenset(
+    {
+        "num_kv_blocks",
+        "kv_cache_memory_bytes",
+        "device_memory_utilization",
+        "graph_memory_bytes",
+    }
+)
 """Options that may be given anew: how much of a device is used changes nothing of what runs."""
 
 _NO_VALUES = frozenset({"plan", "strict"})
@@ -117,6 +126,9 @@ def _weight_words(plan: WeightPlan | None) -> str:
 
 def _mode(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
     yield from changed("execution", old.mode.name, new.mode.name, new.mode.reason)
+    was, now = (plan.mode.graphs for plan in (old, new))
+    for kind in ("decode", "piecewise", "full"):
+        yield from changed(f"{kind} graphs", getattr(was, kind), getattr(now, kind))
 
 
 def _fallbacks(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:

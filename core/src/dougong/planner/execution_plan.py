@@ -9,6 +9,7 @@ from enum import StrEnum
 from dougong.config import Decision
 from dougong.contracts import (
     AttentionAssignment,
+    GraphAssignment,
     OpAssignment,
     OpPiece,
     Property,
@@ -163,10 +164,12 @@ class ExecutionMode:
     Attributes:
         name: ``"eager"``, or how much is captured (``"piecewise"``, ``"decode"``, ``"full"``).
         reason: Why this one.
+        graphs: What a rank is told to capture.
     """
 
     name: str
     reason: str
+    graphs: GraphAssignment = field(default_factory=GraphAssignment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +237,7 @@ class ExecutionPlan:
             block_size=self.kv_cache.block_size,
             attention=tuple(plan.assignment for plan in self.attention),
             ops=tuple(plan.assignment for plan in self.ops),
+            graphs=self.mode.graphs,
         )
 
     def implementations(self) -> dict[str, dict[str, int]]:

@@ -31,13 +31,13 @@ class Candidates:
         kept_formats: Formats that the core's loader hands to kernels as they are stored; a
             platform's kernel for any other one is passed over. The engine of this version passes
             none: its loader makes plain weights of everything.
-        graph: What the platform can capture and this core replays; ``None``: nothing. The engine
-            of this version passes ``None``: it replays no graphs.
+        graph: What the platform's graph runner can capture; ``None``: there is none.
         kernels: What `Platform.import_kernels` reported; ``None``: not tried yet.
         failed: Implementation of an op, or kernel for a weight format → how it failed when it was
             first used.
         failed_backends: Attention backend → the same. Names of backends and of implementations do
             not share a namespace.
+        failed_capture: How the capture of graphs failed; empty: it was not tried, or went well.
         notes: What the operator should know of registrations that change nothing.
     """
 
@@ -51,6 +51,7 @@ class Candidates:
     kernels: KernelReport | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
     failed_backends: Mapping[str, str] = field(default_factory=dict)
+    failed_capture: str = ""
     notes: tuple[str, ...] = ()
 
 

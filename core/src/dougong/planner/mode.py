@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dougong.contracts import GraphLevel, GraphSupport
+from dougong.contracts import GraphAssignment, GraphLevel
 from dougong.planner.attention import ChosenAttention
-from dougong.planner.attention_candidates import request_of
 from dougong.planner.execution_plan import ExecutionMode, FallbackLevel
 from dougong.planner.findings import Findings
+from dougong.planner.graph_bounds import graph_bounds, graph_limits
+from dougong.planner.graph_sizes import GraphLimits, asked_sizes, choose_sizes
 from dougong.planner.inputs import PlanInputs
 
 EAGER = "eager"
+GRAPH_CAPTURE = "graph capture"
+"""How a capture that failed is named among implementations that did."""
+
 _LEVELS = tuple(GraphLevel)
 """From the least that is captured to the most."""
 
@@ -20,39 +23,34 @@ _LEVELS = tuple(GraphLevel)
 def plan_mode(
     inputs: PlanInputs, chosen: ChosenAttention | None, findings: Findings
 ) -> ExecutionMode:
-    """The highest legal level; one below what is claimed is a fallback.
+    """The highest legal level, or the one that was asked for; below what is claimed it is a
+    fallback, unless it was asked for.
 
     Raises:
         PluginError: A backend raised when it was asked.
     """
-    claimed = _claimed_level(inputs)
+    asked = inputs.config.graphs
     if inputs.config.compute.enforce_eager:
         return ExecutionMode(EAGER, "enforce_eager is set")
-    if claimed is GraphLevel.NONE:
-        return ExecutionMode(EAGER, "this device claims no graph capture")
-    bounds = tuple(_bounds(inputs, chosen))
-    level = min((claimed, *(bound for _, bound in bounds)), key=_LEVELS.index)
-    if level is claimed:
-        return ExecutionMode(level.value, "claimed by the device, and its attention allows it")
-    reason = "; ".join(dict.fromkeys(why for why, bound in bounds if bound is level))
-    hint = "every launch costs time on the host" if level is GraphLevel.NONE else ""
-    findings.fall_back(
-        FallbackLevel.PATH,
-        "graph capture",
-        f"{claimed.value} is claimed, and {_named(level)} runs: {reason}; --enforce-eager accepts "
-        "a start without graphs",
-        hint,
-    )
-    return ExecutionMode(_named(level), reason)
+    if asked.level is GraphLevel.NONE:
+        return ExecutionMode(EAGER, "graph_level=none was asked for")
+    claimed = _claimed_level(inputs)
+    level, why = _most_legal(claimed, inputs, chosen)
+    if (asked.level or asked.sizes) and _is_above(asked.level or GraphLevel.PIECEWISE, level):
+        _refuse(asked.level, level, why, findings)
+        return ExecutionMode(EAGER, why)
+    if asked.level is not None:
+        level, why = asked.level, f"graph_level={asked.level.value} was asked for"
+    elif level is not claimed:
+        _note_fallback(claimed, level, why, findings)
+    if level is GraphLevel.NONE:
+        return ExecutionMode(EAGER, why)
+    return ExecutionMode(level.value, why, _assignment(level, inputs, chosen, findings))
 
 
 def captures_attention(mode: ExecutionMode) -> bool:
     """Whether attention runs inside captured graphs."""
     return mode.name in (GraphLevel.DECODE, GraphLevel.FULL)
-
-
-def _named(level: GraphLevel) -> str:
-    return EAGER if level is GraphLevel.NONE else level.value
 
 
 def _claimed_level(inputs: PlanInputs) -> GraphLevel:
@@ -63,49 +61,70 @@ def _claimed_level(inputs: PlanInputs) -> GraphLevel:
     return graph.level if graph is not None and is_said else GraphLevel.PIECEWISE
 
 
-def _bounds(inputs: PlanInputs, chosen: ChosenAttention | None) -> Iterator[tuple[str, GraphLevel]]:
-    """Each reason with the level it leaves."""
-    graph = inputs.candidates.graph
-    if graph is None or graph.level is GraphLevel.NONE:
-        yield "nothing here captures and replays graphs", GraphLevel.NONE
-        return
-    supports: dict[str, GraphSupport] = {"the device": graph}
-    if chosen is not None:
-        for name in dict.fromkeys(name for pick in chosen.picks for name in pick.names):
-            support = chosen.judge.queries.graph_support(name)
-            supports[f"attention backend {name}"] = support
-            yield f"attention backend {name} allows {support.level.value}", support.level
-        yield from _captured_attention(chosen)
-    yield from _size_bounds(supports, inputs.config.scheduler.max_num_batched_tokens)
+def _most_legal(
+    claimed: GraphLevel, inputs: PlanInputs, chosen: ChosenAttention | None
+) -> tuple[GraphLevel, str]:
+    """With the reason why not more, or why so much."""
+    if claimed is GraphLevel.NONE:
+        return claimed, "this device claims no graph capture"
+    bounds = tuple(graph_bounds(inputs, chosen))
+    level = min((claimed, *(bound.level for bound in bounds)), key=_LEVELS.index)
+    limits = graph_limits(inputs, chosen)
+    if level is not GraphLevel.NONE and not choose_sizes(level, limits):
+        return GraphLevel.NONE, _too_many_pieces(limits)
+    if level is claimed:
+        return level, "claimed by the device, and its attention allows it"
+    reasons = dict.fromkeys(bound.reason for bound in bounds if bound.level is level)
+    return level, "; ".join(reasons)
 
 
-def _captured_attention(chosen: ChosenAttention) -> Iterator[tuple[str, GraphLevel]]:
-    """Layers that a backend serves, but not inside a graph: everything else may be captured."""
-    for need, pick in zip(chosen.needs, chosen.picks, strict=True):
-        for phase, name in pick.by_phase.items():
-            request = replace(request_of(need, chosen.terms, phase), needs_graph=True)
-            if not (answer := chosen.judge.queries.supports(name, request)):
-                why = f"attention backend {name} inside a graph: {answer.reason}"
-                yield why, GraphLevel.PIECEWISE
+def _too_many_pieces(limits: GraphLimits) -> str:
+    return (
+        f"the device allows {limits.max_graphs} graphs, and one step in pieces has "
+        f"{limits.num_pieces}"
+    )
 
 
-def _size_bounds(
-    supports: Mapping[str, GraphSupport], max_num_tokens: int
-) -> Iterator[tuple[str, GraphLevel]]:
-    """Token counts that all of them capture; none: no graph is ever used."""
-    common: set[int] | None = None
-    for whose, support in supports.items():
-        if support.max_graphs is not None and support.max_graphs < 1:
-            yield f"{whose} allows {support.max_graphs} graphs", GraphLevel.NONE
-        if support.sizes:
-            common = set(support.sizes) if common is None else common & set(support.sizes)
-    if common is not None and not any(size <= max_num_tokens for size in common):
-        stated = "; ".join(
-            f"{whose} {', '.join(map(str, support.sizes))}"
-            for whose, support in supports.items()
-            if support.sizes
-        )
-        yield (
-            f"no token count up to {max_num_tokens} can be captured: {stated}",
-            GraphLevel.NONE,
-        )
+def _refuse(asked: GraphLevel | None, most: GraphLevel, why: str, findings: Findings) -> None:
+    option = "graph_sizes" if asked is None else f"graph_level={asked.value}"
+    findings.refuse(
+        f"{option} was asked for, and no more than {_named(most)} is possible: {why}. Leave the "
+        "option out, or ask for less."
+    )
+
+
+def _is_above(level: GraphLevel, other: GraphLevel) -> bool:
+    return _LEVELS.index(level) > _LEVELS.index(other)
+
+
+def _note_fallback(claimed: GraphLevel, level: GraphLevel, why: str, findings: Findings) -> None:
+    findings.fall_back(
+        FallbackLevel.PATH,
+        GRAPH_CAPTURE,
+        f"{claimed.value} is claimed, and {_named(level)} runs: {why}; --enforce-eager accepts a "
+        "start without graphs",
+        "every launch costs time on the host" if level is GraphLevel.NONE else "",
+    )
+
+
+def _assignment(
+    level: GraphLevel,
+    inputs: PlanInputs,
+    chosen: ChosenAttention | None,
+    findings: Findings,
+) -> GraphAssignment:
+    asked, limits = inputs.config.graphs, graph_limits(inputs, chosen)
+    if asked.sizes:
+        made, problems = asked_sizes(level, asked.sizes, limits)
+        listed = ",".join(map(str, asked.sizes))
+        for problem in problems:
+            findings.refuse(f"graph_sizes={listed} was asked for: {problem}.")
+    else:
+        made = choose_sizes(level, limits)
+        if not made:
+            _refuse(level, GraphLevel.NONE, _too_many_pieces(limits), findings)
+    return replace(made, max_bytes=asked.memory_bytes)
+
+
+def _named(level: GraphLevel) -> str:
+    return EAGER if level is GraphLevel.NONE else level.value

@@ -14,6 +14,8 @@ from dougong.contracts import (
     AttentionMetadataBuilder,
     AttentionRequest,
     CommonAttentionMetadata,
+    GraphLevel,
+    GraphSupport,
     KVBuffer,
     KVCacheSpec,
     KVLayout,
@@ -63,15 +65,20 @@ class ReferenceAttentionImpl(AttentionImpl):
         kv_cache: Sequence[torch.Tensor],
         slot_mapping: torch.Tensor,
     ) -> None:
-        """Rows of slot -1 are left out before the write."""
-        written = slot_mapping >= 0
-        slots = slot_mapping[written].long()
+        """Rows of slot -1 write what another row writes, to its slot: leaving them out would take
+        their number, and the host would wait for it."""
+        is_written = slot_mapping >= 0
+        own = torch.arange(slot_mapping.shape[0], device=slot_mapping.device)
+        source = torch.where(is_written, own, is_written.int().argmax())
+        slots = slot_mapping[source].long()
+        has_slot = (slots >= 0).view(-1, 1, 1)  # nowhere, if all rows are padding
+        slots = slots.clamp(min=0)
         for new, cache in zip((k, v), kv_cache, strict=True):
-            rows = new[written]
+            flat = cache.view(-1, *cache.shape[2:])
+            rows = torch.where(has_slot, new[source].float(), flat[slots].float())
             if cache.dtype.itemsize == 1:
                 limits = torch.finfo(cache.dtype)
                 rows = rows.clamp(limits.min, limits.max)
-            flat = cache.view(-1, *cache.shape[2:])
             flat[slots] = rows.to(cache.dtype)
 
     def forward(
@@ -143,3 +150,7 @@ class ReferenceAttentionBackend(AttentionBackend):
     ) -> AttentionMetadataBuilder:
         """One group."""
         return _Builder(spec, layout, device)
+
+    def graph_support(self) -> GraphSupport:
+        """It loops over sequences on the host, so all else of a step may be captured."""
+        return GraphSupport(GraphLevel.PIECEWISE)

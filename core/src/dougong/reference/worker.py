@@ -37,6 +37,7 @@ from dougong.worker.called_pieces import noting_calls
 from dougong.worker.dummy_step import GREEDY, dummy_lengths, dummy_step, num_dummy_blocks
 from dougong.worker.faults import classified
 from dougong.worker.loading import LoadedModel, load_planned_model
+from dougong.worker.rank_graphs import RankGraphs, check_replayable
 from dougong.worker.runner_parts import make_runner_parts
 from dougong.worker.warm_up import StepLimits, warm_up_sampling, warm_up_steps
 
@@ -65,6 +66,7 @@ class ReferenceWorker(Worker):
         self._num_blocks = 0
         self._runner: ModelRunner | None = None
         self._builders: list[AttentionMetadataBuilder] = []
+        self._graphs: RankGraphs | None = None
         self._profiler: RankProfiler | None = None
         self._next_step_id = 0
 
@@ -100,9 +102,18 @@ class ReferenceWorker(Worker):
         """Build on the device, fill tensor by tensor, bind attention and ops as planned."""
         self._require(WorkerState.DEVICE_READY)
         self._check_runner_cls()
+        if plan.graphs:
+            check_replayable(self.runner_cls)
         with self._classified():
             loaded = load_planned_model(self.context, plan, self.device, self._classified)
         self._loaded = loaded
+        self._graphs = RankGraphs(
+            self.context.platform,
+            plan.graphs,
+            self.config.max_num_seqs or 1,
+            watched=self._watched,
+            classified=self._classified,
+        )
         self.state = WorkerState.MODEL_LOADED
         return loaded.report(self._kernels)
 
@@ -111,11 +122,12 @@ class ReferenceWorker(Worker):
         return self._model().attention.groups
 
     def determine_available_memory(self) -> int:
-        """What is unused of the engine's share, less what a step takes beside weights and cache."""
+        """What is unused of the engine's share, less what steps and graphs take beside weights and
+        cache."""
         self._require(WorkerState.MODEL_LOADED)
         with self._classified():
-            step_bytes = self.estimate_step_bytes()
-            return max(0, self.measure_unused_bytes() - step_bytes)
+            needed = self.estimate_step_bytes() + self.measure_graph_bytes()
+            return max(0, self.measure_unused_bytes() - needed)
 
     def measure_unused_bytes(self) -> int:
         """Bytes of the limit's share that are not in use now; below zero if more is."""
@@ -145,6 +157,24 @@ class ReferenceWorker(Worker):
         runtime.empty_cache()
         return max(0, peak - before) + self.estimate_sampling_bytes()
 
+    def measure_graph_bytes(self) -> int:
+        """Bytes of the plan's graphs that fit its budget: a few of them are captured, measured and
+        given back.
+
+        Raises:
+            ConfigError: Sizes that the user gave do not fit.
+            ImplementationError: A capture failed, or nothing fits.
+        """
+        graphs, attention = self._graphs, self._model().attention
+        if not graphs:
+            return 0
+        groups = tuple(group for group, _ in attention.groups)
+        attention.allocate(KVCacheConfig(attention.reserved_blocks + 1, groups))
+        num_bytes = graphs.measure(self._make_runner())
+        attention.drop()
+        self.context.platform.runtime.empty_cache()
+        return num_bytes
+
     def attention_workspace_bytes(self, num_tokens: int) -> int:
         """Bytes beside the cache that the bound attention backends take for so many tokens."""
         return self._model().attention.workspace_bytes(num_tokens)
@@ -171,7 +201,7 @@ class ReferenceWorker(Worker):
     def warm_up(self) -> None:
         """A step with prefill and decode, and one for every other token count at which the plan has
         a kernel; further ones where a kernel was not called: the first request finds everything
-        used once."""
+        used once. Then the plan's graphs are captured."""
         self._require(WorkerState.CACHE_READY)
         assert self._runner is not None
         loaded = self._model()
@@ -182,6 +212,9 @@ class ReferenceWorker(Worker):
         ):
             for lengths in warm_up_steps(loaded.plan, self._step_limits(), was_called):
                 self._run_dummy(self._runner, lengths, warm_up_sampling(loaded.plan))
+        if self._graphs:
+            with self._classified():
+                self._graphs.capture(self._runner)
         self._runner.reset_timers()
         self.state = WorkerState.RUNNING
 
@@ -247,7 +280,9 @@ class ReferenceWorker(Worker):
     def shutdown(self) -> None:
         """Let everything go."""
         was_open = self.state not in (WorkerState.CREATED, WorkerState.SHUT_DOWN)
-        self._runner = self._loaded = None
+        if self._graphs and self._runner is not None:
+            self._graphs.release(self._runner)
+        self._runner = self._loaded = self._graphs = None
         self._builders = []
         gc.collect()
         if was_open:
@@ -255,8 +290,12 @@ class ReferenceWorker(Worker):
         self.state = WorkerState.SHUT_DOWN
 
     def collect(self) -> Mapping[str, Any]:
-        """Step timers of this rank."""
-        return {} if self._runner is None else self._runner.timers.as_dict()
+        """Step timers of this rank; its graphs, where steps take any (``graphs``)."""
+        runner = self._runner
+        if runner is None:
+            return {}
+        numbers = self._graphs.numbers(runner) if self._graphs else {}
+        return {**runner.timers.as_dict(), **({"graphs": numbers} if numbers else {})}
 
     def _check_runner_cls(self) -> None:
         cls = self.runner_cls
@@ -268,8 +307,9 @@ class ReferenceWorker(Worker):
 
     def _make_runner(self) -> ModelRunner:
         runtime = self.context.platform.runtime
+        graph_runner = self._graphs.make_runner(self.device) if self._graphs else None
         parts = make_runner_parts(
-            self._model(), self.config, runtime, self.device, self._classified
+            self._model(), self.config, runtime, self.device, self._classified, graph_runner
         )
         self._builders = parts.builders
         return self.runner_cls(parts)

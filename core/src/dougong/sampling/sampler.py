@@ -48,7 +48,8 @@ class Sampler(nn.Module):
         """
         reported = None if inputs.num_logprobs is None else self.logprobs(logits)
         for row, token_ids in inputs.suppressed:
-            logits[row, torch.as_tensor(token_ids, device=logits.device)] = -torch.inf
+            ids = torch.tensor(token_ids).to(logits.device, non_blocking=True)
+            logits[row, ids] = -torch.inf
         token_ids = self.greedy_sample(logits)
         if inputs.random is not None:
             self._draw(logits, token_ids, inputs.random)

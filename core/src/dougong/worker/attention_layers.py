@@ -20,6 +20,7 @@ from dougong.attention import (
 )
 from dougong.contracts import (
     AttentionBackend,
+    AttentionImpl,
     AttentionMetadataBuilder,
     ImplementationError,
     KVCacheConfig,
@@ -140,6 +141,18 @@ class AttentionLayers:
             yield
         finally:
             builders[:] = own
+            for layer, impl in impls:
+                layer.bind_backend(layer.backends, impl)
+
+    @contextmanager
+    def replaced(self, impl_for: Callable[[Attention], AttentionImpl]) -> Iterator[None]:
+        """Inside, each layer calls what ``impl_for`` makes for it."""
+        impls = [(layer, layer.impl) for layer in self._layers()]
+        for layer, _ in impls:
+            layer.bind_backend(layer.backends, impl_for(layer))
+        try:
+            yield
+        finally:
             for layer, impl in impls:
                 layer.bind_backend(layer.backends, impl)
 

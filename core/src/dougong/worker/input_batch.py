@@ -21,6 +21,9 @@ class InputBatch:
         block_size: Tokens per block, in every group.
         num_groups: KV cache groups.
         vocab_size: For sampling without a cut.
+
+    Attributes:
+        max_blocks: Blocks per row, in every group.
     """
 
     def __init__(
@@ -32,7 +35,7 @@ class InputBatch:
         num_groups: int,
         vocab_size: int,
     ) -> None:
-        max_blocks = -(-max_model_len // block_size)
+        self.max_blocks = max_blocks = -(-max_model_len // block_size)
         self.req_ids: list[str] = []
         self.row_of: dict[str, int] = {}
         # Zeroed pages are given by the system when first touched, so idle rows cost nothing.

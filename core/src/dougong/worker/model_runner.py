@@ -22,7 +22,9 @@ from dougong.contracts import (
 )
 from dougong.models.causal_lm import CausalLM
 from dougong.sampling import SampledTokens, Sampler
+from dougong.worker.graph_dispatch import GraphDispatch, StepGraph
 from dougong.worker.input_batch import InputBatch
+from dougong.worker.step_graphs import StepGraphs
 from dougong.worker.step_inputs import StepInputBuilder, StepInputs
 
 _POLL_S = 0.0005
@@ -92,6 +94,7 @@ class RunnerParts:
         builders: Metadata builder per KV cache group; others may stand in their place for a while.
         runtime: The device's.
         classified: Makes the block in which a step's late errors are named; takes the step's id.
+        graphs: Captures and replays steps; ``None``: the plan has no graphs.
     """
 
     model: CausalLM
@@ -101,11 +104,13 @@ class RunnerParts:
     builders: list[AttentionMetadataBuilder]
     runtime: DeviceRuntime
     classified: Callable[[int | None], AbstractContextManager[None]]
+    graphs: StepGraphs | None = None
 
 
 class ModelRunner:
     """Runs steps of one model on one device, in three parts, each of which a vendor may override:
-    `prepare_inputs`, `forward` and `sample`.
+    `prepare_inputs`, `forward` and `sample`. With one of the first two overridden nothing is
+    captured, since a replay would leave the vendor's code out.
 
     Args:
         parts: Passed on unread.
@@ -125,10 +130,27 @@ class ModelRunner:
         self._batch = parts.batch
         self._inputs = parts.inputs
         self._builders = parts.builders
+        self._graphs = parts.graphs
 
     def reset_timers(self) -> None:
         """Start to count again."""
         self.timers = StepTimers()
+        if self._inputs.dispatch is not None:
+            self._inputs.dispatch.reset_counters()
+
+    @property
+    def graphs(self) -> StepGraphs | None:
+        """Captures and replays steps; ``None``: the plan has no graphs."""
+        return self._graphs
+
+    @property
+    def dispatch(self) -> GraphDispatch | None:
+        """Graphs in use, with counters of their steps; ``None``: every step runs eagerly."""
+        return self._inputs.dispatch
+
+    def use_graphs(self, captured: Sequence[StepGraph]) -> None:
+        """Replay these from now on, wherever one fits a step."""
+        self._inputs.dispatch = GraphDispatch(captured) if captured else None
 
     def forget(self, req_ids: Sequence[str]) -> None:
         """Drop requests outside a step."""
@@ -165,11 +187,17 @@ class ModelRunner:
     def forward(self, inputs: StepInputs) -> torch.Tensor | None:
         """Logits of the rows that are sampled; ``None`` when no row is."""
         step = self.attention_step(inputs)
-        hidden = self.model.forward(inputs.token_ids, inputs.positions, step)
+        if inputs.graph is None:
+            hidden = self.model.forward(inputs.token_ids, inputs.positions, step)
+        else:
+            assert self._graphs is not None, "whoever chose the graph has captured it"
+            hidden = self._graphs.replay(inputs.graph, step)
         if not inputs.sampled.size:
             return None
         if inputs.logits_rows is not None:
             hidden = hidden.index_select(0, inputs.logits_rows)
+        elif inputs.num_padding:
+            hidden = hidden[: -inputs.num_padding]
         return self.model.compute_logits(hidden)
 
     def sample(self, step: ModelStep) -> ModelStep:

@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from dougong.contracts import ConfigView, DeviceRuntime
+from dougong.contracts import ConfigView, DeviceRuntime, GraphRunner
 from dougong.worker.input_batch import InputBatch
 from dougong.worker.loading import LoadedModel
 from dougong.worker.model_runner import RunnerParts
+from dougong.worker.step_graphs import StepGraphs
 from dougong.worker.step_inputs import StepInputBuilder
 
 
@@ -20,6 +21,7 @@ def make_runner_parts(
     runtime: DeviceRuntime,
     device: torch.device,
     classified: Callable[[int | None], AbstractContextManager[None]],
+    graph_runner: GraphRunner | None = None,
 ) -> RunnerParts:
     """Rows, buffers and metadata builders, made anew.
 
@@ -29,6 +31,7 @@ def make_runner_parts(
         runtime: Of the device.
         device: Where steps run.
         classified: Makes the block in which a step's errors are named.
+        graph_runner: Captures steps; ``None``: the plan has no graphs.
 
     Raises:
         ImplementationError: A backend cannot make its metadata builder.
@@ -51,6 +54,19 @@ def make_runner_parts(
         block_size=attention.block_size,
         slot_dtypes=tuple(getattr(torch, layout.slot_dtype) for _, layout in attention.groups),
     )
+    graphs = None
+    if graph_runner is not None:
+        planned = loaded.plan.graphs
+        if planned.decode or planned.full:
+            inputs.tensors.widen()
+        graphs = StepGraphs(
+            graph_runner,
+            loaded.model,
+            attention,
+            inputs.tensors,
+            max_num_tokens=max((*planned.decode, *planned.piecewise, *planned.full)),
+            max_seq_len=config.max_model_len,
+        )
     return RunnerParts(
         model=loaded.model,
         sampler=loaded.sampler,
@@ -59,4 +75,5 @@ def make_runner_parts(
         builders=attention.make_builders(),
         runtime=runtime,
         classified=classified,
+        graphs=graphs,
     )

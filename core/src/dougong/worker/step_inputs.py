@@ -9,8 +9,9 @@ import numpy.typing as npt
 import torch
 
 from dougong.contracts import CommonAttentionMetadata, DeviceRuntime
+from dougong.worker.graph_dispatch import GraphDispatch, StepGraph
 from dougong.worker.input_batch import InputBatch
-from dougong.worker.step_buffers import StepBuffer
+from dougong.worker.step_tensors import StepTensors
 
 
 @dataclass(slots=True)
@@ -18,13 +19,15 @@ class StepInputs:
     """One step's inputs.
 
     Attributes:
-        token_ids: int64 ``[num_tokens]``.
-        positions: int64 ``[num_tokens]``.
+        token_ids: int64 ``[num_tokens]``, rows of padding at the end included.
+        positions: int64 ``[num_tokens]``, the same.
         common: Per KV cache group.
         rows: Rows of `InputBatch` in step order.
         new_computed: Computed tokens per row after the step.
         sampled: Positions in step order of the sequences that are sampled.
-        logits_rows: Rows of the hidden states whose logits are needed; ``None``: all of them.
+        logits_rows: Rows of the hidden states whose logits are needed; ``None``: all but padding.
+        graph: That is replayed; ``None``: the step runs eagerly.
+        num_padding: Rows of padding.
     """
 
     token_ids: torch.Tensor
@@ -34,6 +37,8 @@ class StepInputs:
     new_computed: npt.NDArray[np.int32]
     sampled: npt.NDArray[np.intp]
     logits_rows: torch.Tensor | None
+    graph: StepGraph | None = None
+    num_padding: int = 0
 
 
 class StepInputBuilder:
@@ -47,6 +52,10 @@ class StepInputBuilder:
         max_num_tokens: Tokens in a step, at most.
         block_size: Tokens per block.
         slot_dtypes: Dtype of ``slot_mapping``, per group.
+
+    Attributes:
+        tensors: What the steps read.
+        dispatch: Chooses each step's graph; ``None``, as at first: every step runs eagerly.
     """
 
     def __init__(
@@ -60,20 +69,18 @@ class StepInputBuilder:
         block_size: int,
         slot_dtypes: tuple[torch.dtype, ...],
     ) -> None:
-        def buffer(shape: tuple[int, ...], dtype: torch.dtype) -> StepBuffer:
-            return StepBuffer(runtime, device, shape, dtype)
-
+        self.dispatch: GraphDispatch | None = None
+        self.tensors = StepTensors(
+            runtime,
+            device,
+            max_num_seqs=max_num_seqs,
+            max_num_tokens=max_num_tokens,
+            max_blocks=batch.max_blocks,
+            slot_dtypes=slot_dtypes,
+        )
         self._batch = batch
         self._block_size = block_size
-        self._token_ids = buffer((max_num_tokens,), torch.int64)
-        self._positions = buffer((max_num_tokens,), torch.int64)
-        self._cu_seqlens = buffer((max_num_seqs + 1,), torch.int32)
-        self._seq_lens = buffer((max_num_seqs,), torch.int32)
-        self._logits_rows = buffer((max_num_seqs,), torch.int64)
-        self._slots = [buffer((max_num_tokens,), dtype) for dtype in slot_dtypes]
-        self._tables = [buffer((table.size,), torch.int32) for table in batch.block_tables]
         self._arange = np.arange(max(max_num_tokens, max_num_seqs) + 1, dtype=np.intp)
-        self._cu_seqlens.array[0] = 0
 
     def build(self, num_scheduled: dict[str, int]) -> StepInputs:
         """Inputs of a step in which each of these requests computes that many tokens."""
@@ -89,77 +96,82 @@ class StepInputBuilder:
         new_computed = computed + counts
         num_tokens = int(counts.sum())
         max_query_len = int(counts.max())
+        max_seq_len = int(new_computed.max())
+        graph, num_rows, num_seq_rows = None, num_tokens, num_seqs
+        if self.dispatch is not None:
+            graph = self.dispatch.choose(num_seqs, num_tokens, max_query_len)
+            if graph is not None:
+                num_rows, num_seq_rows = self.tensors.pad(graph, num_seqs, num_tokens)
 
-        ends = self._cu_seqlens.array[1 : num_seqs + 1]
+        tensors = self.tensors
+        ends = tensors.cu_seqlens.array[1 : num_seqs + 1]
         np.cumsum(counts, out=ends)
-        self._seq_lens.array[:num_seqs] = new_computed
+        tensors.seq_lens.array[:num_seqs] = new_computed
         if max_query_len == 1:
             token_rows, positions = rows, computed.astype(np.int64)
         else:
             token_rows = np.repeat(rows, counts)
             offsets = np.repeat(computed - (ends - counts), counts)
             positions = self._arange[:num_tokens] + offsets.astype(np.int64)
-        self._positions.array[:num_tokens] = positions
-        self._token_ids.array[:num_tokens] = batch.token_ids[token_rows, positions]
+        tensors.positions.array[:num_tokens] = positions
+        tensors.token_ids.array[:num_tokens] = batch.token_ids[token_rows, positions]
+        for group in range(len(batch.block_tables)):
+            self._fill_slots(group, token_rows, positions)
 
         is_sampled = new_computed == batch.num_tokens[rows]
         sampled = np.flatnonzero(is_sampled)
         logits_rows = None
         if num_tokens != sampled.size:
-            self._logits_rows.array[: sampled.size] = ends[sampled] - 1
-            logits_rows = self._logits_rows.to_device(sampled.size)
+            tensors.logits_rows.array[: sampled.size] = ends[sampled] - 1
+            logits_rows = tensors.logits_rows.to_device(sampled.size)
 
-        max_seq_len = int(new_computed.max())
-        cu_seqlens = self._cu_seqlens.to_device(num_seqs + 1)
-        seq_lens = self._seq_lens.to_device(num_seqs)
-        common = [
-            CommonAttentionMetadata(
-                num_reqs=num_seqs,
-                num_tokens=num_tokens,
-                max_query_len=max_query_len,
-                max_seq_len=max_seq_len,
-                cu_seqlens_q=cu_seqlens,
-                cu_seqlens_q_cpu=self._cu_seqlens.host[: num_seqs + 1],
-                seq_lens=seq_lens,
-                seq_lens_cpu=self._seq_lens.host[:num_seqs],
-                block_table=self._block_table(group, rows, max_seq_len),
-                slot_mapping=self._slot_mapping(group, token_rows, positions),
-            )
-            for group in range(len(batch.block_tables))
-        ]
+        width = -(-max_seq_len // self._block_size)
+        common = tensors.metadata(
+            [
+                self._block_table(group, rows, width, graph)
+                for group in range(len(batch.block_tables))
+            ],
+            num_seq_rows=num_seq_rows,
+            num_tokens=num_tokens,
+            num_rows=num_rows,
+            max_query_len=max_query_len,
+            max_seq_len=max_seq_len,
+        )
         return StepInputs(
-            token_ids=self._token_ids.to_device(num_tokens),
-            positions=self._positions.to_device(num_tokens),
+            token_ids=tensors.token_ids.to_device(num_rows),
+            positions=tensors.positions.to_device(num_rows),
             common=common,
             rows=rows,
             new_computed=new_computed,
             sampled=sampled,
             logits_rows=logits_rows,
+            graph=graph,
+            num_padding=num_rows - num_tokens,
         )
 
     def _block_table(
-        self, group: int, rows: npt.NDArray[np.intp], max_seq_len: int
+        self, group: int, rows: npt.NDArray[np.intp], width: int, graph: StepGraph | None
     ) -> torch.Tensor:
-        width = -(-max_seq_len // self._block_size)
-        buffer, count = self._tables[group], rows.size * width
+        buffer, count = self.tensors.tables[group], rows.size * width
         np.take(
             self._batch.block_tables[group][:, :width],
             rows,
             axis=0,
             out=buffer.array[:count].reshape(rows.size, width),
         )
-        return buffer.to_device(count).view(rows.size, width)
+        table = buffer.to_device(count).view(rows.size, width)
+        if graph is None or not graph.is_whole:
+            return table
+        return self.tensors.wide.fill(group, table, graph.num_seqs)
 
-    def _slot_mapping(
+    def _fill_slots(
         self, group: int, token_rows: npt.NDArray[np.intp], positions: npt.NDArray[np.int64]
-    ) -> torch.Tensor:
-        buffer, size = self._slots[group], self._block_size
+    ) -> None:
+        size = self._block_size
         blocks = self._batch.block_tables[group][token_rows, positions // size]
-        count = positions.size
         np.add(
             blocks.astype(np.int64) * size,
             positions % size,
-            out=buffer.array[:count],
+            out=self.tensors.slots[group].array[: positions.size],
             casting="same_kind",
         )
-        return buffer.to_device(count)

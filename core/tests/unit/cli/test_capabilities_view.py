@@ -8,6 +8,8 @@ from dougong.contracts import (
     AttentionLimits,
     Claims,
     DeviceFacts,
+    GraphLevel,
+    GraphSupport,
     KernelReport,
     MultipleOf,
     Needs,
@@ -83,6 +85,7 @@ FULL = CapabilityFile(
             dequantized="",
         ),
     ),
+    graph=GraphSupport(GraphLevel.DECODE, max_graphs=77, sizes=(8, 16)),
     environment={"ACME_FAST": "1", "ACME_SLOW": None},
 )
 
@@ -93,6 +96,9 @@ def test_everything_that_is_known_is_shown(capsys: pytest.CaptureFixture[str]) -
     for part in (
         "platform acme: asked for",
         "acme (no wheel)",
+        "captured at most",
+        "77",
+        "8, 16",
         "Acme [red] 9",
         "acme9 (unknown: generic claims)",
         "8.0 GiB, 4.0 GiB free; limit 6.0 GiB (memory.max)",

@@ -86,6 +86,19 @@ def test_a_senseless_setting_is_a_problem_and_the_table_still_comes(
     assert len(report.table.rows) == 2
 
 
+def test_the_certificate_of_the_choice_is_told_or_that_there_is_none(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed.add(Stub())
+    told = _examine().to_json()["conformance"]
+    assert told["sentence"] == "fake 0.1: no certificate"
+    assert "in the wheel fakeplat 0.1; *.json in DOUGONG_CERTIFICATES" in told["details"]
+    monkeypatch.setenv("DOUGONG_CERTIFICATES", str(tmp_path / "gone"))
+    report = _examine()
+    assert (report.code, report.conformance) == (2, None)
+    assert "DOUGONG_CERTIFICATES" in report.problems[0]
+
+
 def test_a_failed_test_ends_with_1(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
     installed.add(Stub())
     failed = SelfTestResult(0, "an op", False, "wrong by a mile")
@@ -112,6 +125,7 @@ def test_what_is_printed_has_every_row_device_test_and_problem(
     for part in ("acme-kernels 2.1", "loaded", "acme-extra", "missing", "no [bold] compiler"):
         assert part in text
     assert "platform fake: the only one that is available" in text
+    assert "fake 0.1: no certificate; looked in" in text
 
 
 def test_kernel_libraries_stand_in_the_report_once_they_were_asked_for(

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from dougong.cli.explain_view import plan_tree, print_plan
-from dougong.planner import ExecutionPlan, PassedOver
+from dougong.contracts import GraphAssignment
+from dougong.planner import ExecutionMode, ExecutionPlan, PassedOver
 from tests.support.made_up_plans import chip_plan, plain_plan
 
 _GUIDES = re.compile(r"^[\s│├└─]+")
@@ -76,6 +77,19 @@ def test_what_matters_most_comes_first() -> None:
         "platform", "fallbacks", "attention", "KV cache", "ops", "weights", "execution",
         "kernel libraries", "configuration", "registered, never used by this model",
     ]  # fmt: skip
+
+
+def test_captured_steps_are_told_with_sizes_and_memory() -> None:
+    graphs = GraphAssignment(decode=(1, 4), piecewise=(8, 16), max_bytes=3 << 20)
+    said = _said(replace(plain_plan(), mode=ExecutionMode("decode", "as claimed", graphs)))
+    assert "execution: decode: as claimed" in said
+    assert "decode graphs: 1, 4 sequences with one token each, whole" in said
+    assert "piecewise graphs: 8, 16 tokens, all but attention" in said
+    assert "memory of graphs: at most 3 MiB; what does not fit is left out" in said
+    asked = replace(graphs, decode=(), may_drop=False)
+    said = _said(replace(plain_plan(), mode=ExecutionMode("piecewise", "asked for", asked)))
+    assert "decode graphs" not in said
+    assert "what does not fit stops the start" in said
 
 
 def test_an_unknown_family_and_a_wheel_that_is_not_here_are_said() -> None:

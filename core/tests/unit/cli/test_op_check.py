@@ -25,6 +25,13 @@ def linear(x, weight, bias): return torch.nn.functional.linear(x, weight, bias) 
 @register_kernel("rms_norm", name="fake/rms_norm", when=Needs(library="absent"))
 def rms_norm(x, weight, eps): raise AssertionError
 """
+OVERRIDE = """
+from dougong.ops import CustomOp, RMSNorm
+
+@CustomOp.register_oot("rms_norm", name="fake/norm_class")
+class Norm(RMSNorm):
+    def forward_oot(self, x): return self.forward_native(x)
+"""
 LOADED = KernelReport(loaded=("fake-kernels 1.0",), missing={"absent": "not on this machine"})
 
 
@@ -52,6 +59,14 @@ def test_a_kernel_that_is_passed_over_is_named_with_its_reason(installed: Instal
     check = _check(installed, "rms_norm")
     assert check.detail.startswith("by native in float32; ")
     assert "passed over: fake/rms_norm: needs absent: not on this machine" in check.detail
+    assert check.error < 1e-5
+
+
+def test_a_class_in_the_ops_place_is_what_runs(installed: Installed) -> None:
+    installed.add(Stub(platform_body=PLATFORM, hooks=OVERRIDE))
+    loaded = load_platform(select_platform(installed.table()))
+    check = check_op(loaded, 0, LOADED, CPU, "rms_norm")
+    assert check.detail == "by fake/norm_class in float32"
     assert check.error < 1e-5
 
 

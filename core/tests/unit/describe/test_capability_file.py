@@ -116,6 +116,7 @@ FULL = CapabilityFile(
             dequantized="at load",
         ),
     ),
+    graph=GraphSupport(GraphLevel.PIECEWISE, max_graphs=40, sizes=(8,)),
     environment={"ACME_FAST": "1", "ACME_SLOW": None},
 )
 SMALLEST: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from dougong.contracts import (
     Registration,
     RegistrationKind,
 )
-from dougong.engine.candidates import candidates_of
+from dougong.engine.candidates import candidates_of, known_failures, without_failed
 from dougong.errors import PluginError
 from dougong.testing.null_platform import NullPlatform
+from tests.support.graph_platform import GraphPlatform
+from tests.support.recorded_graphs import RecordedGraphRunner
 
 
 def support(name: str, kernel: str) -> QuantizationSupport:
@@ -66,6 +69,25 @@ def test_an_answer_that_describes_no_format_is_the_platforms_fault(
 def test_a_format_without_a_description_is_its_wheels_fault() -> None:
     with pytest.raises(PluginError, match=r"dougong-acme 1\.0 marks the weight format 'acme3'"):
         kernels_by_format(registrations=[registration(None)])
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_graph_runner_counts_where_the_device_claims_capture(is_claimed: bool) -> None:
+    asked = capabilities()
+    asked = replace(asked, claims=replace(asked.claims, graph_capture=is_claimed))
+    found = candidates_of(GraphPlatform(), (), asked, None)
+    assert found.graph == (RecordedGraphRunner.support if is_claimed else None)
+    assert candidates_of(NullPlatform(), (), asked, None).graph is None
+
+
+def test_failures_are_known_by_name_whatever_failed() -> None:
+    found = candidates_of(NullPlatform(), (), capabilities(), None)
+    failures = {"graph capture": "no stream", "reference/torch": "no", "acme/norm": "never"}
+    known = without_failed(without_failed(found, failures), {"acme/mm": "late"})
+    assert known.failed_capture == "no stream"
+    assert known.failed_backends == {"reference/torch": "no"}
+    assert known.failed == {"acme/norm": "never", "acme/mm": "late"}
+    assert known_failures(known) == {**failures, "acme/mm": "late"}
 
 
 def test_the_ops_of_the_core_are_known_where_nobody_brings_one() -> None:

@@ -10,7 +10,15 @@ import pytest
 
 from dougong.cli import main as command_line
 from dougong.config import EngineArgs
-from dougong.contracts import AttentionLimits, Claims, DeviceFacts, KernelReport, Needs
+from dougong.contracts import (
+    AttentionLimits,
+    Claims,
+    DeviceFacts,
+    GraphLevel,
+    GraphSupport,
+    KernelReport,
+    Needs,
+)
 from dougong.describe import OpCandidate
 from dougong.describe.capability_file import (
     CapabilityFile,
@@ -76,6 +84,21 @@ def test_a_chip_that_nobody_has_is_planned_for_from_its_file_alone(bare: str, ch
     assert "no config proposals" in plan.platform_reasons[0]
     (approximate,) = plan.platform_reasons[1:]
     assert "does not state every KV layout of chip/flash" in approximate
+
+
+def test_graphs_of_a_device_that_is_not_here_are_planned_as_its_file_says(
+    tmp_path: Path, bare: str
+) -> None:
+    flash = replace(CHIP.attention["chip/flash"], graph=GraphSupport(GraphLevel.PIECEWISE))
+    file = replace(
+        CHIP,
+        claims=replace(CHIP.claims, graph_capture=True),
+        attention={"chip/flash": flash},
+        graph=GraphSupport(GraphLevel.PIECEWISE, sizes=(8, 16)),
+    )
+    write_capability_file(tmp_path / "graphs.json", file)
+    plan = explain(EngineArgs(model=bare), tmp_path / "graphs.json")
+    assert (plan.mode.name, plan.mode.graphs.piecewise) == ("piecewise", (8, 16))
 
 
 def test_attention_in_plain_torch_is_there_beside_what_a_file_declares(

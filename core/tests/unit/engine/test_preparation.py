@@ -10,6 +10,7 @@ from dougong.checkpoint import CheckpointFiles, resolve_reference
 from dougong.config import EngineArgs
 from dougong.contracts import ConfigChange, ConfigView
 from dougong.engine import preparation
+from dougong.engine.planning import explain
 from dougong.engine.preparation import prepare
 from dougong.engine.startup import start_engine
 from dougong.errors import CheckpointError, ConfigError, PluginError
@@ -40,6 +41,26 @@ def test_a_platform_that_is_not_there_is_refused_before_anything_is_fetched(
     assert run_command("generate", "A", "--model", "org/big", "--platform", "typo") == 2
     assert "'typo' is not installed" in capsys.readouterr().err
     assert searched == []
+
+
+def test_a_platform_without_the_certificate_asked_for_is_refused_before_anything_is_fetched(
+    null_models: NullModels, searched: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("generate", "A", "--model", "org/big", "--platform", "null")
+    assert run_command(*asked, "--require-conformance", "core") == 2
+    told = capsys.readouterr().err
+    assert "--require-conformance core refuses platform null: null " in told
+    assert "no certificate" in told
+    assert "dougong-conform certify --plugin null" in told
+    assert searched == []
+
+
+def test_a_plan_is_refused_as_its_start_would_be(null_models: NullModels) -> None:
+    wishes = EngineArgs(model="org/big", platform="null", require_conformance="core")
+    with pytest.raises(ConfigError, match="refuses platform null"):
+        explain(wishes)
+    with pytest.raises(ConfigError, match="a capability file describes a device without one"):
+        explain(wishes, Path("card.json"))
 
 
 def test_an_option_that_cannot_be_obeyed_is_refused_before_weights_are_looked_for(

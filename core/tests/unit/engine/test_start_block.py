@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dougong.config import Decision
+from dougong.engine.graph_report import GraphReport
 from dougong.engine.start_block import MAX_LINES
 from dougong.engine.start_report import MemoryReport, StartReport
 from dougong.planner import Fallback, FallbackLevel, PassedOver
@@ -12,6 +13,7 @@ from dougong.scheduler import RequestLimits
 from tests.support.made_up_plans import chip_plan, op_plan, plain_plan
 
 GIB = 1024**3
+GRAPHS = GraphReport(sizes={"decode": (1, 4)}, num_bytes=1 << 20, max_bytes=GIB)
 
 
 def report(**changes: object) -> StartReport:
@@ -60,6 +62,8 @@ def test_the_block_never_has_more_than_a_dozen_lines(
     told = report(
         plan=plan,
         decisions=decisions(num_decisions),
+        conformance="sim 0.1.0: no certificate",
+        graphs=GRAPHS,
         platform_reasons=("one\ntwo", *(f"reason {n}" for n in range(num_faults))),
         plugin_faults=tuple(f"fault {n}\nwith more" for n in range(num_faults)),
     )
@@ -68,6 +72,8 @@ def test_the_block_never_has_more_than_a_dozen_lines(
     assert not any("\n" in line for line in lines)
     text = "\n".join(lines)
     assert "seed = 7 [user] asked for" in text
+    assert "  sim 0.1.0: no certificate" in lines
+    assert "  graphs: decode, 2 sizes up to 4; 1 MiB" in lines
     for n in range(num_decisions):
         assert f"option{n} = {n}" in text
 

@@ -14,6 +14,8 @@ from dougong.contracts import (
     AttentionPhase,
     AttentionRequest,
     BindRequest,
+    GraphAssignment,
+    GraphSupport,
     KVCacheSpec,
     KVLayout,
     token_bounds,
@@ -401,11 +403,29 @@ class Judgement:
                 assert LEVELS.index(support.level.value.replace("none", "eager")) >= level
                 if level >= 2:
                     assert self.offered[name].supports(replace(one.request, phase=phase))
-                if level and graph is not None and graph.sizes and support.sizes:
+                if level >= 2 and graph is not None and graph.sizes and support.sizes:
                     assert set(graph.sizes) & set(support.sizes)
         if level:
             assert graph is not None
             assert LEVELS.index(graph.level.value) >= level
+            self._check_graphs(plan.mode.graphs, level, graph)
+        else:
+            assert not plan.mode.graphs
+
+    def _check_graphs(self, made: GraphAssignment, level: int, graph: GraphSupport) -> None:
+        scheduler = self.config.scheduler
+        assert (level >= 2) == bool(made.decode)
+        assert level != 1 or made.piecewise
+        assert level == 3 or not made.full
+        assert not (made.full and made.piecewise)
+        assert all(size <= scheduler.max_num_seqs for size in made.decode)
+        for size in (*made.decode, *made.piecewise, *made.full):
+            assert size <= scheduler.max_num_batched_tokens
+            assert not graph.sizes or size in graph.sizes
+        if graph.max_graphs is not None:
+            num_layers = sum(len(need.layer_indices) for need in self.inputs.needs.attention)
+            pieces = len(made.piecewise) * (num_layers + 1)
+            assert len(made.decode) + len(made.full) + pieces <= graph.max_graphs
 
     def _check_fallbacks(self, plan: ExecutionPlan) -> None:
         keys = set()

@@ -11,6 +11,7 @@ from dougong.config import (
     ComputeConfig,
     Decision,
     EngineConfig,
+    GraphConfig,
     KVCachePlan,
     MemoryConfig,
     SchedulerConfig,
@@ -143,6 +144,7 @@ def engine_config(
     asked_by: str = "",
     max_num_batched_tokens: int = 64,
     memory_bytes: int = 24 * GIB,
+    graphs: GraphConfig | None = None,
     explicit: frozenset[str] = frozenset(),
 ) -> EngineConfig:
     return EngineConfig(
@@ -167,6 +169,7 @@ def engine_config(
         scheduler=SchedulerConfig(
             max_num_seqs=8, max_num_batched_tokens=max_num_batched_tokens, max_model_len=128
         ),
+        graphs=graphs or GraphConfig(),
         explicit=explicit,
     )
 
@@ -195,7 +198,11 @@ def paper_inputs(
     config = dict(config or {})
     names = {"kv_dtype": "kv_cache_dtype", "asked_blocks": "num_kv_blocks",
              "asked_bytes": "kv_cache_memory_bytes"}  # fmt: skip
-    explicit = frozenset(names.get(name, name) for name in config) - {"asked_by", "memory_bytes"}
+    explicit = frozenset(names.get(name, name) for name in config) - {
+        "asked_by",
+        "memory_bytes",
+        "graphs",
+    }
     config.setdefault("explicit", explicit)
     values: dict[str, Any] = {
         "needs": model_needs(**(needs or {})),

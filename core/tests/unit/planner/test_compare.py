@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dougong.config import Decision
+from dougong.contracts import GraphAssignment
 from dougong.describe import WeightNeed
 from dougong.planner import ExecutionPlan
 from dougong.planner.compare import differences
@@ -71,6 +72,15 @@ def with_decision(field: str, value: Any, author: str = "core") -> Callable[...,
             "execution",
             "eager",
             "full",
+        ),
+        (
+            lambda made: replace(
+                made,
+                mode=replace(made.mode, graphs=GraphAssignment(decode=(1, 2), max_bytes=5)),
+            ),
+            "decode graphs",
+            "none",
+            "1, 2",
         ),
         (
             lambda made: replace(made, kv_cache=replace(made.kv_cache, dtype="int8")),

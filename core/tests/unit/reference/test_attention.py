@@ -66,18 +66,19 @@ def request(**changes: object) -> AttentionRequest:
     return AttentionRequest(**(asked | changes))  # type: ignore[arg-type]  # built by name
 
 
-def test_slots_of_minus_one_are_not_written() -> None:
+@pytest.mark.parametrize(
+    ("slots", "expected"), [([-1, 5, -1], [5]), ([3, 7, -1], [3, 7]), ([-1, -1, -1], [])]
+)
+def test_slots_of_minus_one_are_not_written(slots: list[int], expected: list[int]) -> None:
     backend = ReferenceAttentionBackend()
     spec = KVCacheSpec(num_kv_heads=1, head_dim=4, dtype="float32", block_size=4)
-    request = AttentionRequest(
-        num_heads=1, num_kv_heads=1, head_dim=4, dtype="float32", kv_dtype="float32"
-    )
     cache = [torch.full(buffer.shape(2), torch.nan) for buffer in backend.kv_layout(spec).buffers]
-    new = torch.ones(3, 1, 4)
-    backend.make_impl(request, 1.0).write_kv(new, new, cache, torch.tensor([-1, 5, -1]))
+    new = torch.arange(3.0).view(3, 1, 1).expand(3, 1, 4)
+    backend.make_impl(request(), 1.0).write_kv(new, new, cache, torch.tensor(slots))
     for buffer in cache:
-        written = torch.isfinite(buffer.view(-1, 4)).all(-1).nonzero().flatten().tolist()
-        assert written == [5]
+        flat = buffer.view(-1, 4)
+        assert torch.isfinite(flat).all(-1).nonzero().flatten().tolist() == expected
+        assert flat[expected, 0].tolist() == [slots.index(slot) for slot in expected]
 
 
 @pytest.mark.parametrize(
