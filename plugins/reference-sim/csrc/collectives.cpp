@@ -48,43 +48,47 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAbortTick{2};  // how long a waiting task takes to see an abort
 
 // gloo's words under the two beginnings that `dougong_sim.errors` and other readers can rely on.
-std::exception_ptr translated(const std::exception& error) {
+std::string translated(const std::exception& error) {
   std::string text = error.what();
   text = text.substr(0, text.find('\n'));
-  for (const char* word : {"imed out", "eer", "onnection", "roken pipe"}) {
-    if (text.find(word) != std::string::npos && text.rfind("simccl: ", 0) != 0) {
-      const std::string kind = *word == 'i' ? "timed out" : "peer lost";
-      return std::make_exception_ptr(std::runtime_error("simccl: " + kind + ": " + text));
+  if (text.rfind("simccl: ", 0) == 0) {
+    return text;
+  }
+  if (text.find("imed out") != std::string::npos) {
+    return "simccl: timed out: " + text;
+  }
+  for (const char* word : {"eer", "onnection", "roken pipe"}) {
+    if (text.find(word) != std::string::npos) {
+      return "simccl: peer lost: " + text;
     }
   }
-  return std::make_exception_ptr(std::runtime_error(text));
+  return text;
 }
 
 // What the task of one call failed with; shared by the task and the Work. A task that never ran,
 // because the device had failed before, failed with nothing of its own.
 class Outcome {
  public:
-  void fail(std::exception_ptr error) {
+  void fail(const std::string& message) {
     std::lock_guard lock(mutex_);
-    error_ = std::move(error);
+    message_ = message;
   }
-  void check() {
+  std::string message() {
     std::lock_guard lock(mutex_);
-    if (error_) {
-      std::rethrow_exception(error_);
-    }
+    return message_;
   }
 
  private:
   std::mutex mutex_;
-  std::exception_ptr error_;
+  std::string message_;
 };
 
 class SimWork final : public Work {
  public:
-  SimWork(OpType type, c10::DeviceIndex index, Tensors outputs, std::shared_ptr<Outcome> outcome,
-          bool is_captured)
+  SimWork(OpType type, std::string name, c10::DeviceIndex index, Tensors outputs,
+          std::shared_ptr<Outcome> outcome, bool is_captured)
       : Work(-1, type),
+        name_(std::move(name)),
         index_(index),
         outputs_(std::move(outputs)),
         outcome_(std::move(outcome)),
@@ -98,7 +102,7 @@ class SimWork final : public Work {
       event_.synchronize();
     }
     if (!is_captured_ && event_.query()) {
-      outcome_->check();
+      check_outcome();
     }
     event_.block(current_stream(index_));
     // Whoever polls this for long must not be who frees them: a free is work of the device, too.
@@ -119,6 +123,17 @@ class SimWork final : public Work {
   }
 
  private:
+  // As the device would say it at the next wait.
+  void check_outcome() const {
+    const std::string message = outcome_->message();
+    if (!message.empty()) {
+      raise_device_error(
+          ErrorCode::kFailed, "sim:" + std::to_string(static_cast<int>(index_)) + ": failure in " +
+              name_ + ": " + message);
+    }
+  }
+
+  const std::string name_;
   const c10::DeviceIndex index_;
   Tensors outputs_;
   const std::shared_ptr<Outcome> outcome_;
@@ -522,13 +537,13 @@ class SimBackend final : public Backend {
                   to[i].copy_(out[i]);
                 }
               } catch (const std::exception& error) {
-                const std::exception_ptr failure = translated(error);
-                outcome->fail(failure);
-                std::rethrow_exception(failure);  // makes the device fail
+                const std::string message = translated(error);
+                outcome->fail(message);
+                throw std::runtime_error(message);  // makes the device fail
               }
             }));
     return c10::make_intrusive<SimWork>(
-        type, owner.index, outputs, outcome, current_capture() != nullptr);
+        type, name, owner.index, outputs, outcome, current_capture() != nullptr);
   }
 
   const CarrierPtr carrier_;
