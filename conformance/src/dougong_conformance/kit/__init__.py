@@ -1,1 +1,1 @@
-"""Oracle, inputs, metric: what expected values come from. Imports torch only."""
+"""What judges: the error law, oracles in float64, inputs. Imports torch and numpy alone."""

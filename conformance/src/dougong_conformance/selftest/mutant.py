@@ -30,6 +30,9 @@ class Mutant:
         dtype: The case in which it shows where not every dtype shows it; empty: any.
         ends: Outcomes that count as rejected (``fail`` unless it kills its process or hangs).
         needs_process: Must run in a process of its own (it crashes, hangs or patches).
+        mode: How the base has to run for the defect to show, where it is the simulated device:
+            ``"eager"``, ``"lazy"`` (nothing runs before somebody waits) or ``"thread"``.
+        profiles: Of a witness: profiles, or beginnings of checks' ids, that see the difference.
     """
 
     id: str
@@ -39,6 +42,8 @@ class Mutant:
     dtype: str = ""
     ends: tuple[str, ...] = ("fail",)
     needs_process: bool = False
+    mode: str = "eager"
+    profiles: tuple[str, ...] = ()
 
 
 def mutant(
@@ -49,6 +54,7 @@ def mutant(
     dtype: str = "",
     ends: tuple[str, ...] = ("fail",),
     needs_process: bool = False,
+    mode: str = "eager",
 ) -> Callable[[_F], _F]:
     """Mark a function that plants one defect in a plugin.
 
@@ -57,21 +63,27 @@ def mutant(
     """
 
     def mark(function: _F) -> _F:
-        _add(_mutants, Mutant(id, defect, killer, function, dtype, ends, needs_process))
+        _add(_mutants, Mutant(id, defect, killer, function, dtype, ends, needs_process, mode))
         return function
 
     return mark
 
 
-def witness(id: str, difference: str) -> Callable[[_F], _F]:
+def witness(id: str, difference: str, *profiles: str, dtype: str = "") -> Callable[[_F], _F]:
     """Mark a function that makes a plugin differ in a way that the specification allows.
+
+    Args:
+        id: ``"V01"``.
+        difference: What differs.
+        profiles: See `Mutant`.
+        dtype: The one that is enough for the fast gate; empty: all.
 
     Raises:
         ValueError: The id is taken.
     """
 
     def mark(function: _F) -> _F:
-        _add(_witnesses, Mutant(id, difference, "", function))
+        _add(_witnesses, Mutant(id, difference, "", function, dtype, profiles=profiles))
         return function
 
     return mark
@@ -82,6 +94,15 @@ def _add(table: dict[str, Mutant], one: Mutant) -> None:
     if taken is not None and taken.apply.__code__ is not one.apply.__code__:
         raise ValueError(f"{one.id} is taken: {taken.defect}")
     table[one.id] = one
+
+
+def defined(id: str) -> Mutant:
+    """A mutant or witness of a module that was imported already.
+
+    Raises:
+        KeyError: There is none of that id.
+    """
+    return {**_witnesses, **_mutants}[id]
 
 
 @cache

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "conformance.md").read_text("utf-8")
 
 def write_docs() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
-        "write_docs", ROOT / "conformance" / "tooling" / "write_docs.py"
+        "write_docs", ROOT / "conformance" / "tools" / "write_docs.py"
     )
     assert spec is not None
     assert spec.loader is not None
@@ -26,7 +26,7 @@ def write_docs() -> ModuleType:
 
 def test_the_parts_of_the_page_that_come_from_code_are_up_to_date() -> None:
     assert write_docs().with_generated_parts(PAGE) == PAGE, (
-        "run: python conformance/tooling/write_docs.py"
+        "run: python conformance/tools/write_docs.py"
     )
 
 

@@ -2,7 +2,7 @@
 
 Run it after a requirement or a command has changed::
 
-    python conformance/tooling/write_docs.py
+    python conformance/tools/write_docs.py
 
 writes commands and requirements, and a test holds the page against them. With ``--outputs`` it also
 runs the commands of the page and writes what they print; that needs dougong-sim and some minutes.

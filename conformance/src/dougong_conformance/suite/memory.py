@@ -1,0 +1,151 @@
+"""How much memory there is: told in bytes, moved by what is taken, given back in full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dougong_conformance.check import check
+from dougong_conformance.judging import Judge
+from dougong_conformance.subject import Facts, Raised, Subject
+
+MIB = 1 << 20
+_MOVED_BYTES = 256 * MIB
+_SLACK_BYTES = 2 * MIB
+# What other programs on the host take and give back meanwhile.
+_SHARED_SLACK_BYTES = 96 * MIB
+_TRIES_WHERE_SHARED = 6
+
+
+@check("memory.info_is_in_bytes")
+def info_is_in_bytes(subject: Subject, judge: Judge) -> None:
+    info, limit = subject.call("memory.info"), subject.call("memory.limit")
+    free, total = info["free"], info["total"]
+    judge.require(0 < free <= total, f"memory_info gives free={free}, total={total}")
+    judge.require(
+        0.5 * limit <= total <= 1.001 * limit,
+        f"memory_info gives a total of {total}; facts() gives a limit of {limit} bytes",
+    )
+    judge.require(
+        total >= 16 * MIB, f"memory_info gives a total of {total}, which is no byte count"
+    )
+
+
+@check("memory.allocation_moves_free")
+def allocation_moves_free(subject: Subject, judge: Judge) -> None:
+    num_bytes = _some_bytes(subject)
+    for attempt in range(_tries(subject.facts)):
+        before = subject.call("memory.info")
+        held = subject.call("memory.hold", name="memory.moved", num_bytes=num_bytes)
+        during = subject.call("memory.info")
+        subject.call("memory.drop", name="memory.moved")
+        off = abs(before["free"] - during["free"] - held)
+        if off <= _slack(subject.facts) or attempt + 1 == _tries(subject.facts):
+            judge.require(
+                during["total"] == before["total"] or _is_shared(subject.facts),
+                f"the total changed from {before['total']} to {during['total']}",
+            )
+            judge.require(during["free"] <= during["total"], f"free exceeds the total: {during}")
+            judge.at_most("free memory: MiB off", off / MIB, _slack(subject.facts) / MIB)
+            return
+
+
+@check("memory.each_device_counts_its_own")
+def each_device_counts_its_own(subject: Subject, judge: Judge) -> None:
+    if subject.facts.num_devices < 2:
+        judge.not_run("needs two devices")
+    other = 1
+    before = [subject.call("memory.info", device_index=index) for index in (0, other)]
+    held = subject.call("memory.hold", name="memory.other", num_bytes=32 * MIB, device_index=other)
+    after = [subject.call("memory.info", device_index=index) for index in (0, other)]
+    subject.call("memory.drop", name="memory.other")
+    moved = [one["free"] - two["free"] for one, two in zip(before, after, strict=True)]
+    judge.at_most("device 0: MiB moved by device 1", abs(moved[0]) / MIB, 2)
+    judge.at_most("device 1: MiB off", abs(moved[1] - held) / MIB, 2)
+
+
+@check("memory.nothing_leaks")
+def nothing_leaks(subject: Subject, judge: Judge) -> None:
+    for attempt in range(_tries(subject.facts)):
+        found = subject.call("memory.churn", count=100, num_bytes=MIB)
+        lost = found["before"] - found["after"]
+        if lost < _slack(subject.facts) or attempt + 1 == _tries(subject.facts):
+            judge.at_most("MiB lost in 100 rounds", lost / MIB, _slack(subject.facts) / MIB)
+            return
+
+
+@check("memory.running_out_is_typed")
+def running_out_is_typed(subject: Subject, judge: Judge) -> None:
+    total = subject.call("memory.info")["total"]
+    found: dict[str, Any] = subject.call("memory.exhaust", num_bytes=4 * total)
+    raised: Raised | None = found["raised"]
+    if raised is None:
+        judge.fail("four times the memory of the device was handed out without an error")
+    judge.require(
+        "OutOfDeviceMemory" in raised.kinds,
+        f"running out of memory reaches the core as {raised.kind}: {raised.message}; expected "
+        "OutOfDeviceMemory",
+    )
+    index = raised.attributes.get("device_index")
+    judge.require(index == 0, f"the error names device {index}; it happened on device 0")
+
+
+@check("memory.running_out_is_survived")
+def running_out_is_survived(subject: Subject, judge: Judge) -> None:
+    before = subject.call("memory.info")
+    subject.call("memory.exhaust", num_bytes=4 * before["total"])
+    after = subject.call("memory.info")
+    lost = before["free"] - after["free"]
+    judge.at_most("MiB lost by a refused allocation", lost / MIB, _slack(subject.facts) / MIB)
+    given = torch.arange(6, dtype=torch.float32)
+    judge.exact(subject.call("memory.works", tensor=given), given * 2, "a computation afterwards")
+
+
+@check("memory.peak_is_kept")
+def peak_is_kept(subject: Subject, judge: Judge) -> None:
+    num_bytes = min(64 * MIB, _some_bytes(subject))
+    found = subject.call("memory.peak", num_bytes=num_bytes)
+    risen = found["during"] - found["before"]
+    judge.require(
+        0.9 * num_bytes <= risen <= num_bytes + 64 * MIB,
+        f"the peak rose by {risen} bytes while {num_bytes} were taken",
+    )
+    if _is_shared(subject.facts):
+        judge.warn("the device shares the host's memory, so only the peak of the moment was judged")
+        return
+    judge.require(
+        found["after"] >= found["during"] - MIB,
+        f"the peak fell from {found['during']} to {found['after']} when memory was given back",
+    )
+    judge.require(
+        found["reset"] <= found["during"] - 0.9 * num_bytes,
+        f"the peak is {found['reset']} after its reset; {found['during']} was the one before",
+    )
+
+
+@check("memory.far_rows_are_reached")
+def far_rows_are_reached(subject: Subject, judge: Judge) -> None:
+    num_rows, width = (1 << 18) + 3, 66  # past 2**24 elements, where float32 stops to count
+    found = subject.call("memory.far_rows", num_rows=num_rows, width=width)
+    numbers = torch.tensor([0, 1, num_rows - 2, num_rows - 1])
+    halves = (numbers % 251, numbers // 251)
+    expected = torch.cat([half.half()[:, None].expand(4, width // 2) for half in halves], dim=1)
+    for name, rows in found.items():
+        judge.exact(rows, expected, f"{name}: rows at both ends of a large table")
+
+
+def _some_bytes(subject: Subject) -> int:
+    return min(_MOVED_BYTES, int(subject.call("memory.info")["free"]) // 4)
+
+
+def _is_shared(facts: Facts) -> bool:
+    return any(device["is_integrated"] for device in facts.devices)
+
+
+def _slack(facts: Facts) -> int:
+    return _SHARED_SLACK_BYTES if _is_shared(facts) else _SLACK_BYTES
+
+
+def _tries(facts: Facts) -> int:
+    return _TRIES_WHERE_SHARED if _is_shared(facts) else 1
