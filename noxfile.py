@@ -185,7 +185,7 @@ def sim(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def conformance(session: nox.Session) -> None:
     """Run the tests of the conformance suite; `extra` has the slow ones."""
-    _tests_of(session, CONFORMANCE)
+    _tests_of(session, CONFORMANCE, "-m", "not extra and not gate")
 
 
 def _tests_of(session: nox.Session, package: Path, *args: str) -> None:
@@ -198,7 +198,9 @@ def _tests_of(session: nox.Session, package: Path, *args: str) -> None:
 @nox.session(name="mutants-fast", venv_backend="none")
 def mutants_fast(session: nox.Session) -> None:
     """Every broken plugin against the check that must reject it, every legal one accepted."""
-    _run_with_plugins(session, "dougong_conformance", "selftest", "--fast", *session.posargs)
+    with session.chdir(CONFORMANCE):
+        gate = ("tests/unit/selftest/test_gate.py", "-m", "gate", "-q")
+        _run_with_plugins(session, "pytest", *gate, *session.posargs)
 
 
 @nox.session(reuse_venv=True)
@@ -212,8 +214,8 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def extra(session: nox.Session) -> None:
-    """Run what takes minutes: wheels in empty environments, the slow tests, all mutants."""
-    for name in ("wheels", "slow", "mutants"):
+    """Run what takes minutes: wheels in empty environments, the slow tests, processes that die."""
+    for name in ("wheels", "slow", "selftest"):
         session.notify(name)
 
 
@@ -253,8 +255,14 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def selftest(session: nox.Session) -> None:
+    """Every mutant against its check, those that crash and hang among them; prints both numbers."""
+    _run_with_plugins(session, "dougong_conformance", "selftest", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
 def mutants(session: nox.Session) -> None:
-    """Every broken plugin against every check; writes the matrix to ``.nox/mutants``."""
+    """Every broken plugin against every check, most of an hour; written to ``.nox/mutants``."""
     out = ROOT / ".nox" / "mutants"
     command = ("selftest", "--matrix", "--out", str(out))
     _run_with_plugins(session, "dougong_conformance", *command, *session.posargs)

@@ -36,8 +36,8 @@ class Requirement:
         level: Weight.
         title: A few words, for tables.
         text: The sentence.
-        capability: Claim that turns it on (``"attention.sliding_window"``); empty: core, and it
-            can never end as not claimed.
+        capability: Claim that turns it on (``"attention.sliding_window"``, or several joined by
+            ``" and "``); empty: core, and it can never end as not claimed.
         since: First minor of the specification that has it.
         until: Last one; empty: still there.
         is_provisional: Reported and never counted as passed nor failed: the core lacks the

@@ -73,6 +73,11 @@ class Facts:
     overrides: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
+    def shares_host_memory(self) -> bool:
+        """The memory of the device under test, which is the first one, is the host's."""
+        return bool(self.devices) and bool(self.devices[0]["is_integrated"])
+
+    @property
     def features(self) -> frozenset[str]:
         """Namespaced features that are claimed."""
         return frozenset(self.claims.get("features", ()))

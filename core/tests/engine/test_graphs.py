@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from dougong import LLM, SamplingParams
 from dougong.attention import Attention
 from dougong.config.args import GraphLevelName
 from dougong.contracts import ConfigError
+from dougong.reference.attention import ReferenceAttentionImpl
 from dougong.worker import step_tensors
 from dougong.worker.step_buffers import StepBuffer
 from dougong.worker.wide_tables import WideTables
@@ -243,6 +244,31 @@ def test_a_capture_that_raises_leaves_an_eager_engine_that_says_why(
         assert (fallback.level.value, fallback.subject) == ("path", "graph capture")
         assert "no stream is left for" in fallback.reason
         assert llm.report.graphs is None
+
+
+def test_attention_that_takes_no_padding_is_found_before_the_first_request(
+    model: str, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_kv = ReferenceAttentionImpl.write_kv
+
+    def picky(
+        self: ReferenceAttentionImpl,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        kv_cache: Sequence[torch.Tensor],
+        slot_mapping: torch.Tensor,
+    ) -> None:
+        if slot_mapping.min() < 0:
+            raise ValueError("a negative slot")
+        write_kv(self, k, v, kv_cache, slot_mapping)
+
+    monkeypatch.setattr(ReferenceAttentionImpl, "write_kv", picky)
+    with LLM(model, **OPTIONS, attention_backend="reference/torch") as llm:
+        assert llm.plan.mode.name == "eager"
+        (fallback,) = llm.plan.fallbacks
+        assert fallback.subject == "graph capture"
+        assert "one row of padding: ValueError: a negative slot" in fallback.reason
+        assert tokens(llm) == expected
 
 
 @pytest.mark.usefixtures("failing")

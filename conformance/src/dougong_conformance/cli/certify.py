@@ -22,8 +22,7 @@ def certify(
 ) -> None:
     """Run every check of an installed wheel and write report and certificate.
 
-    There are no other options: nothing can be left out, repeated or tolerated. Core cases of ops
-    and attention run three times and must end alike.
+    There are no other options. Core cases of ops and attention run three times and must agree.
     """
     from dougong_conformance.cli.choice import choose_plugin
     from dougong_conformance.cli.running import execute

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dougong_conformance.cli.usage import ended, usage_error
+from dougong_conformance.cli.usage import cannot_read, ended, usage_error
 from dougong_conformance.report.compare import DRIFT, Change, Comparison
 from dougong_conformance.report.compare import compare as compare_reports
 from dougong_conformance.report.document import read_document
@@ -44,7 +44,7 @@ def compare(
     try:
         found = compare_reports(read_document(old), read_document(new))
     except (ValueError, OSError) as error:
-        raise usage_error(str(error)) from error
+        raise cannot_read(error) from error
     if is_json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
     else:

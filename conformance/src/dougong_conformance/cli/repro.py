@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dougong_conformance.cli.usage import ended, usage_error
+from dougong_conformance.cli.usage import cannot_read, ended, usage_error
 
 if TYPE_CHECKING:
     from dougong_conformance.check import Case
@@ -42,7 +42,7 @@ def repro(
     try:
         record = read_record(folder)
     except (ValueError, OSError) as exc:
-        raise usage_error(str(exc)) from exc
+        raise cannot_read(exc) from exc
     from dougong_conformance.kit.generate import set_hidden_seed
     from dougong_conformance.runner.cases import run_case
     from dougong_conformance.runner.in_process import opened

@@ -104,7 +104,8 @@ def print_verdict(
         for warning in one.warnings:
             console.print(f"[yellow]warning:[/] {escape(f'{one.id}: {warning}')}")
     core = footer.core.value.replace("_", " ")
-    console.print(f"core: [bold]{core}[/]; {counts_text(footer.counts)}; {footer.wall_s:.0f} s")
+    counts = counts_text(footer.counts) or "no result"
+    console.print(f"core: [bold]{core}[/]; {counts}; {footer.wall_s:.0f} s")
     console.print(escape(f"report: {folder / 'report.html'}"))
 
 

@@ -37,7 +37,7 @@ def selftest(
 ) -> None:
     """Make every mutant and every witness on this machine; judge each by its named check.
 
-    The last line on a good end is ``kills N/N, accepts M/M``.
+    The last line of a good end is: kills N/N, accepts M/M.
     """
     from dougong.contracts import ConfigError, PluginError
 

@@ -17,6 +17,13 @@ def usage_error(reason: str) -> typer.Exit:
     return ended(USAGE, reason)
 
 
+def cannot_read(exc: Exception) -> typer.Exit:
+    """A file that is not there or not readable, in words; raise what this returns."""
+    if isinstance(exc, OSError) and exc.filename and exc.strerror:
+        return usage_error(f"{exc.filename}: {exc.strerror}")
+    return usage_error(str(exc))
+
+
 def ended(code: int, reason: str) -> typer.Exit:
     """Print the last line, unless all is well; raise what this returns."""
     if code:

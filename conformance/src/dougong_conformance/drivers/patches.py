@@ -1,4 +1,4 @@
-"""What loading the plugin changed in the core, in torch and in pytest.
+"""What loading the plugin changed in the core, in torch, in pytest and in this suite.
 
 `note_before` is called before the plugin is known to the process. Values are kept themselves, not
 their ids: an id may be given to another object once the first one is gone.
@@ -19,6 +19,7 @@ from dougong_conformance.procedures import procedure
 from dougong_conformance.session import Session
 
 CORE = "dougong"
+SUITE = "dougong_conformance"
 TORCH = (
     *("torch", "torch._tensor", "torch.functional", "torch.linalg", "torch.fft", "torch.special"),
     *("torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.modules.module"),
@@ -109,7 +110,7 @@ def _hidden(where: str, name: str) -> Any:
 def _watched() -> Iterator[tuple[Place, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # looking at deprecated names is no use of them
-        for name in (*_core_modules(), *TORCH, *_pytest_modules()):
+        for name in (*_core_modules(), *_suite_modules(), *TORCH, *_pytest_modules()):
             yield from _attributes(name, _module(name))
     yield from _decompositions()
     yield from _dispatcher()
@@ -160,10 +161,10 @@ def _is_code(value: Any) -> bool:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Code of neither the core, torch nor pytest: their own lazy imports are no change."""
+    """Code of none of those that are watched: their own lazy imports are no change."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
     root = str(name or "").partition(".")[0]
-    return not isinstance(value, str) and root not in (CORE, "torch", *PYTEST)
+    return not isinstance(value, str) and root not in (CORE, SUITE, "torch", *PYTEST)
 
 
 def _core_modules() -> tuple[str, ...]:
@@ -173,6 +174,11 @@ def _core_modules() -> tuple[str, ...]:
         CORE,
         *(one for one in names if not one.startswith(_LEFT_OUT) and "__main__" not in one),
     )
+
+
+def _suite_modules() -> tuple[str, ...]:
+    """What serves calls in this process: loaded before any plugin is."""
+    return tuple(sorted(one for one in list(sys.modules) if one.partition(".")[0] == SUITE))
 
 
 def _pytest_modules() -> tuple[str, ...]:

@@ -12,6 +12,9 @@ from dougong_conformance.runner.limits import RANKS_PER_DEVICE_CLAIM
 from dougong_conformance.runner.protocol import Told
 from dougong_conformance.runner.selection import requirement_of
 
+_OWN_MEMORY = "device.memory_of_its_own"
+_SHARED = "is_integrated"
+
 
 def forecast(
     rows: Mapping[str, Requirement], header: Header, told: Told
@@ -41,7 +44,10 @@ def _obstacles(row: Requirement, header: Header, told: Told) -> Iterator[str]:
     elif row.id not in told.checks:
         yield "provisional: the core lacks the feature" if row.is_provisional else "has no check"
     elif row.needs.devices > len(header.devices):
-        yield f"needs {row.needs.devices} devices"
+        if row.capability == _OWN_MEMORY and header.devices[:1] and header.devices[0].get(_SHARED):
+            yield "not claimed: the device shares the host's memory"
+        else:
+            yield f"needs {row.needs.devices} devices"
     elif row.needs.ranks > _capacity(header):
         yield f"needs {row.needs.ranks} ranks"
 

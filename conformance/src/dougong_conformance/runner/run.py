@@ -170,7 +170,7 @@ def _evidence(request: RunRequest, header: Header, told: Told, waivers: Waivers)
         per_dtype=told.per_dtype,
         checks=told.checks,
         dtypes=tuple(str(one) for one in header.facts.get("dtypes", ())),
-        features=frozenset(_texts(claims.get("features"))),
+        features=claimed_names(claims),
         selected=None if is_everything or not told.plugin else _selected(request, told),
         ends=told.ends,
         has_footer=told.has_footer,
@@ -183,6 +183,16 @@ def _evidence(request: RunRequest, header: Header, told: Told, waivers: Waivers)
         tampering=header.tampering,
         no_plugin=str(told.no_plugin.get("reason", "")) if told.no_plugin else "",
     )
+
+
+def claimed_names(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Features that are claimed, and the names of those fields of `Claims` that say yes."""
+    fields = (name for name, value in claims.items() if value is True or _is_filled(value))
+    return frozenset((*_texts(claims.get("features")), *fields))
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, (list, tuple, Mapping)) and bool(value)
 
 
 def _selected(request: RunRequest, told: Told) -> frozenset[str]:

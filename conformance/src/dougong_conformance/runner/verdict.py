@@ -48,7 +48,7 @@ class Evidence:
         per_dtype: Ids of those whose check runs once per dtype.
         checks: Ids of those that have a check.
         dtypes: That the plugin claims.
-        features: That it claims, by their full names.
+        features: That it claims, by their full names, and fields of its claims that say yes.
         selected: Cases that this run was asked for; ``None``: every one.
         ends: As they were reported, in order, repeated ids included.
         has_footer: The judge reached its end.
@@ -174,7 +174,7 @@ def _ruled(evidence: Evidence, row: Requirement, end: CaseEnd) -> CaseResult:
     if outcome is Outcome.NOT_CLAIMED and not row.capability:
         outcome = Outcome.FAIL
         reason = f"every plugin must do this, and it says that it is not claimed: {reason}"
-    elif outcome is Outcome.NOT_CLAIMED and row.capability in evidence.features:
+    elif outcome is Outcome.NOT_CLAIMED and _is_claimed(row, evidence):
         outcome = Outcome.FAIL
         reason = f"{row.capability} is claimed, and the check ended as not claimed: {reason}"
     elif outcome in (Outcome.WAIVED, Outcome.WAIVER_VIOLATION):
@@ -202,6 +202,11 @@ def _ruled(evidence: Evidence, row: Requirement, end: CaseEnd) -> CaseResult:
         capability=row.capability,
         is_provisional=row.is_provisional,
     )
+
+
+def _is_claimed(row: Requirement, evidence: Evidence) -> bool:
+    """Whether everything that turns a requirement on is claimed by its name."""
+    return all(one in evidence.features for one in row.capability.split(" and "))
 
 
 def is_failure(result: CaseResult) -> bool:
@@ -293,7 +298,7 @@ def _exit(
     if evidence.is_certifying and evidence.tampering:
         return EXIT_TAMPERED, _several("sign(s) of tampering", evidence.tampering)
     if evidence.no_plugin or not ran:
-        return EXIT_NOTHING, f"nothing ran: {evidence.no_plugin or 'no case ended with a result'}"
+        return EXIT_NOTHING, f"nothing ran: {evidence.no_plugin or _why_nothing(evidence)}"
     if waiver_problems:
         return EXIT_WAIVERS, _several("problem(s) of waivers", waiver_problems)
     if failures:
@@ -307,6 +312,11 @@ def _exit(
     if not evidence.has_footer:
         return EXIT_INCOMPLETE, "the judge did not reach its end"
     return EXIT_OK, ""
+
+
+def _why_nothing(evidence: Evidence) -> str:
+    is_empty = evidence.selected is not None and not evidence.selected
+    return "no case fits what was asked for" if is_empty else "no case ended with a result"
 
 
 def _several(what: str, things: Sequence[str]) -> str:

@@ -61,10 +61,12 @@ def batch_invariance(subject: Subject, judge: Judge, dtype: str) -> None:
     is_kept = True
     for backend in backends_of(subject, judge, dtype):
         size = backend.block_sizes[0]
-        request = backend.first_supported()
+        request = backend.any_supported()
         if request is None:
             continue
-        spans = [Span(size + 3), Span(2 * size + 5), Span(5), Span(size + 9, 4)]
+        new = {"mixed": (1, 1, 1, 4), "decode": (1, 1, 1, 1), "prefill": (3, 7, 5, 4)}
+        lengths = (size + 3, 2 * size + 5, 5, size + 9)
+        spans = list(map(Span, lengths, new[request["phase"]]))
         batch = backend.batch(request, spans, "attention.batch_invariance")
         together = backend.run(request, batch, [batch.step()])
         whole = _rows(together, 0)

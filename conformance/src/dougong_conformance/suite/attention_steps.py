@@ -93,10 +93,12 @@ def nonfinite(subject: Subject, judge: Judge, dtype: str) -> None:
     """A NaN in one sequence's keys, values or queries spoils that sequence alone, and shows."""
     for backend in backends_of(subject, judge, dtype):
         size = backend.block_sizes[0]
-        spans = [Span(size + 3), Span(5, 5), Span(9), Span(size - 1)]
-        request = backend.first_supported(phase="mixed")
+        request = backend.any_supported()
         if request is None:
             continue
+        new = {"mixed": (1, 5, 1, 1), "decode": (1, 1, 1, 1), "prefill": (4, 5, 9, 3)}
+        lengths = (size + 3, 5, 9, size - 1)
+        spans = list(map(Span, lengths, new[request["phase"]]))
         batch = backend.batch(request, spans, "attention.nonfinite")
         batch.queries[0][0] = torch.nan
         batch.values[2][4] = torch.nan
@@ -120,14 +122,17 @@ def far_blocks(subject: Subject, judge: Judge) -> None:
             continue
         element = getattr(torch, narrow).itemsize
         needed = 2 * _FAR_BLOCK * small["block_size"] * small["head_dim"] * element
-        if needed > _FAR_BYTES:
+        if needed > max(_FAR_BYTES, subject.call("memory.info")["free"] // 4):
             continue
         spans = [Span(2 * small["block_size"] + 1), Span(3)]
         batch = backend.batch(small, spans, "attention.far_blocks", first_block=_FAR_BLOCK)
         backend.check_batch(small, batch, is_poisoned=False)
         run += 1
     if not run:
-        judge.not_run(f"a cache of {_FAR_BLOCK} blocks needs more than {_FAR_BYTES >> 20} MiB")
+        judge.not_run(
+            f"a cache of {_FAR_BLOCK} blocks needs more than {_FAR_BYTES >> 20} MiB, and more than "
+            "a quarter of the memory that is free"
+        )
 
 
 @check("attention.metadata_waits", per_dtype=True)

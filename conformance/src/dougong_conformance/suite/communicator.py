@@ -208,11 +208,16 @@ def pairs(subject: Subject, judge: Judge) -> None:
         play(ranks, judge, everyone(size), scripts)
 
 
-@check("communicator.numerics", per_dtype=True)
-def numerics(subject: Subject, judge: Judge, dtype: str) -> None:
+@check("communicator.numerics")
+def numerics(subject: Subject, judge: Judge) -> None:
     takes = _dtypes(subject, ["all_reduce", "reduce_scatter"])
-    if dtype not in takes["all_reduce"]:
-        judge.not_claimed(f"all_reduce takes {', '.join(takes['all_reduce'])}")
+    taken = [one for one in subject.facts.dtypes if all(one in dtypes for dtypes in takes.values())]
+    judge.require(bool(taken), f"sums take none of {', '.join(subject.facts.dtypes)}")
+    for dtype in taken:
+        _judge_rounding(subject, judge, dtype)
+
+
+def _judge_rounding(subject: Subject, judge: Judge, dtype: str) -> None:
     ranks = pool(subject)
     kind = getattr(torch, dtype)
     for size in sizes_of(ranks, judge):
@@ -223,8 +228,9 @@ def numerics(subject: Subject, judge: Judge, dtype: str) -> None:
         answers = play(ranks, judge, everyone(size), scripts)
         for rank, records in enumerate(answers):
             parts = [one.chunk(size)[rank] for one in given]
-            _judge_sum(judge, f"all_reduce, {size} ranks", records[0]["value"], given)
-            _judge_sum(judge, f"reduce_scatter, {size} ranks", records[1]["value"], parts)
+            where = f"of {dtype}, {size} ranks"
+            _judge_sum(judge, f"all_reduce {where}", records[0]["value"], given)
+            _judge_sum(judge, f"reduce_scatter {where}", records[1]["value"], parts)
 
 
 def _drawn(id: str, size: int, dtype: torch.dtype, *shape: int) -> list[torch.Tensor]:

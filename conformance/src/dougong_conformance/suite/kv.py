@@ -171,6 +171,7 @@ def saturation(subject: Subject, judge: Judge, dtype: str) -> None:
     claimed = [one for one in subject.facts.claims["kv_dtypes"] if one in _FP8]
     if not claimed:
         judge.not_claimed("no cache of 8-bit floats is claimed")
+    taken = 0
     for kv_dtype in claimed:
         for backend in backends_of(subject, judge, dtype):
             request = backend.first_supported(kv_dtype=kv_dtype, num_heads=2, num_kv_heads=1)
@@ -183,6 +184,9 @@ def saturation(subject: Subject, judge: Judge, dtype: str) -> None:
                 values[0] = min(largest * 1.1, 60000.0)
                 values[2] = -min(largest * 1.1, 60000.0)
             backend.check_batch(request, batch)
+            taken += 1
+    if not taken:
+        judge.not_claimed(f"no backend stores {', '.join(claimed)} for {dtype}")
 
 
 def _make_exact(batch: Any, kv_dtype: str) -> None:

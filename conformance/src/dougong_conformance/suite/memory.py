@@ -16,6 +16,7 @@ _SLACK_BYTES = 2 * MIB
 # What other programs on the host take and give back meanwhile.
 _SHARED_SLACK_BYTES = 96 * MIB
 _TRIES_WHERE_SHARED = 6
+_BEYOND_ADDRESSES = 1 << 58
 
 
 @check("memory.info_is_in_bytes")
@@ -35,24 +36,28 @@ def info_is_in_bytes(subject: Subject, judge: Judge) -> None:
 @check("memory.allocation_moves_free")
 def allocation_moves_free(subject: Subject, judge: Judge) -> None:
     num_bytes = _some_bytes(subject)
+    if num_bytes < 2 * slack_bytes(subject.facts):  # less could not be told from its absence
+        judge.not_run(f"needs more free memory than {4 * num_bytes // MIB} MiB")
     for attempt in range(_tries(subject.facts)):
         before = subject.call("memory.info")
         held = subject.call("memory.hold", name="memory.moved", num_bytes=num_bytes)
         during = subject.call("memory.info")
         subject.call("memory.drop", name="memory.moved")
         off = abs(before["free"] - during["free"] - held)
-        if off <= _slack(subject.facts) or attempt + 1 == _tries(subject.facts):
+        if off <= slack_bytes(subject.facts) or attempt + 1 == _tries(subject.facts):
             judge.require(
-                during["total"] == before["total"] or _is_shared(subject.facts),
+                during["total"] == before["total"] or subject.facts.shares_host_memory,
                 f"the total changed from {before['total']} to {during['total']}",
             )
             judge.require(during["free"] <= during["total"], f"free exceeds the total: {during}")
-            judge.at_most("free memory: MiB off", off / MIB, _slack(subject.facts) / MIB)
+            judge.at_most("free memory: MiB off", off / MIB, slack_bytes(subject.facts) / MIB)
             return
 
 
 @check("memory.each_device_counts_its_own")
 def each_device_counts_its_own(subject: Subject, judge: Judge) -> None:
+    if subject.facts.shares_host_memory:
+        judge.not_claimed("the device shares the host's memory, which is counted once")
     if subject.facts.num_devices < 2:
         judge.not_run("needs two devices")
     other = 1
@@ -70,15 +75,16 @@ def nothing_leaks(subject: Subject, judge: Judge) -> None:
     for attempt in range(_tries(subject.facts)):
         found = subject.call("memory.churn", count=100, num_bytes=MIB)
         lost = found["before"] - found["after"]
-        if lost < _slack(subject.facts) or attempt + 1 == _tries(subject.facts):
-            judge.at_most("MiB lost in 100 rounds", lost / MIB, _slack(subject.facts) / MIB)
+        if lost < slack_bytes(subject.facts) or attempt + 1 == _tries(subject.facts):
+            judge.at_most("MiB lost in 100 rounds", lost / MIB, slack_bytes(subject.facts) / MIB)
             return
 
 
 @check("memory.running_out_is_typed")
 def running_out_is_typed(subject: Subject, judge: Judge) -> None:
     total = subject.call("memory.info")["total"]
-    found: dict[str, Any] = subject.call("memory.exhaust", num_bytes=4 * total)
+    num_bytes = _too_many_bytes(subject.facts, total)
+    found: dict[str, Any] = subject.call("memory.exhaust", num_bytes=num_bytes)
     raised: Raised | None = found["raised"]
     if raised is None:
         judge.fail("four times the memory of the device was handed out without an error")
@@ -94,10 +100,11 @@ def running_out_is_typed(subject: Subject, judge: Judge) -> None:
 @check("memory.running_out_is_survived")
 def running_out_is_survived(subject: Subject, judge: Judge) -> None:
     before = subject.call("memory.info")
-    subject.call("memory.exhaust", num_bytes=4 * before["total"])
+    num_bytes = _too_many_bytes(subject.facts, before["total"])
+    subject.call("memory.exhaust", num_bytes=num_bytes)
     after = subject.call("memory.info")
     lost = before["free"] - after["free"]
-    judge.at_most("MiB lost by a refused allocation", lost / MIB, _slack(subject.facts) / MIB)
+    judge.at_most("MiB lost by a refused allocation", lost / MIB, slack_bytes(subject.facts) / MIB)
     given = torch.arange(6, dtype=torch.float32)
     judge.exact(subject.call("memory.works", tensor=given), given * 2, "a computation afterwards")
 
@@ -111,7 +118,7 @@ def peak_is_kept(subject: Subject, judge: Judge) -> None:
         0.9 * num_bytes <= risen <= num_bytes + 64 * MIB,
         f"the peak rose by {risen} bytes while {num_bytes} were taken",
     )
-    if _is_shared(subject.facts):
+    if subject.facts.shares_host_memory:
         judge.warn("the device shares the host's memory, so only the peak of the moment was judged")
         return
     judge.require(
@@ -135,17 +142,20 @@ def far_rows_are_reached(subject: Subject, judge: Judge) -> None:
         judge.exact(rows, expected, f"{name}: rows at both ends of a large table")
 
 
+def _too_many_bytes(facts: Facts, total: int) -> int:
+    """More than the device can give: a host may promise its memory several times over, but not
+    more than a process can address."""
+    return max(4 * total, _BEYOND_ADDRESSES) if facts.shares_host_memory else 4 * total
+
+
 def _some_bytes(subject: Subject) -> int:
     return min(_MOVED_BYTES, int(subject.call("memory.info")["free"]) // 4)
 
 
-def _is_shared(facts: Facts) -> bool:
-    return any(device["is_integrated"] for device in facts.devices)
-
-
-def _slack(facts: Facts) -> int:
-    return _SHARED_SLACK_BYTES if _is_shared(facts) else _SLACK_BYTES
+def slack_bytes(facts: Facts) -> int:
+    """What free memory may move by of itself."""
+    return _SHARED_SLACK_BYTES if facts.shares_host_memory else _SLACK_BYTES
 
 
 def _tries(facts: Facts) -> int:
-    return _TRIES_WHERE_SHARED if _is_shared(facts) else 1
+    return _TRIES_WHERE_SHARED if facts.shares_host_memory else 1

@@ -71,8 +71,11 @@ def survives_a_bad_step(subject: Subject, judge: Judge) -> None:
 
 @check("worker.counts_foreign_memory")
 def counts_foreign_memory(subject: Subject, judge: Judge) -> None:
-    num_bytes = min(128 * _MIB, subject.call("memory.info")["free"] // 4)
-    for attempt in range(3):
+    is_shared = subject.facts.shares_host_memory
+    # Among other programs of a host more is taken, and again, so that what they do stands out less.
+    most, tries = (384 * _MIB, 6) if is_shared else (128 * _MIB, 1)
+    num_bytes = min(most, subject.call("memory.info")["free"] // 4)
+    for attempt in range(tries):
         found = subject.call(
             "worker.foreign_memory",
             model=MODEL,
@@ -80,7 +83,7 @@ def counts_foreign_memory(subject: Subject, judge: Judge) -> None:
             num_bytes=num_bytes,
         )
         fell = found["before"] - found["during"]
-        if fell >= 0.75 * num_bytes or not is_shared(subject.facts) or attempt == 2:
+        if fell >= 0.75 * num_bytes or attempt + 1 == tries:
             judge.require(
                 0 < found["before"] <= found["total"],
                 f"{found['before']} bytes are available of {found['total']}",
@@ -160,9 +163,9 @@ def layout_is_as_planned(subject: Subject, judge: Judge) -> None:
 
 @check("worker.uses_its_device")
 def uses_its_device(subject: Subject, judge: Judge) -> None:
+    if subject.facts.shares_host_memory:
+        judge.not_claimed("the device shares the host's memory: nobody sees whose what is taken is")
     if subject.facts.num_devices < 2:
-        if is_shared(subject.facts):
-            judge.not_claimed("this platform is one device")
         judge.not_run("needs two devices")
     vector = vectors_of(MODEL)[0]
     found = _with_vector(subject, "worker.on_device", vector, device_index=1)
@@ -201,7 +204,7 @@ def works_after_running_out_of_memory(subject: Subject, judge: Judge) -> None:
 
 
 def _out_of_memory(subject: Subject, judge: Judge, vector: Vector) -> dict[str, Any]:
-    if is_shared(subject.facts):
+    if subject.facts.shares_host_memory:
         judge.not_claimed("the device shares the host's memory, which is not filled for a test")
     return _with_vector(subject, "worker.out_of_memory", vector)
 
@@ -242,11 +245,6 @@ def _with_vector(subject: Subject, procedure: str, vector: Vector, **more: Any) 
 def first_dtype(facts: Facts) -> str:
     """float32 where it is claimed, else the preferred one."""
     return "float32" if "float32" in facts.dtypes else facts.dtypes[0]
-
-
-def is_shared(facts: Facts) -> bool:
-    """The memory is the host's."""
-    return any(device["is_integrated"] for device in facts.devices)
 
 
 def same_tokens(judge: Judge, tokens: Sequence[int], vector: Vector, where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from dougong_conformance.cli import choice
 from dougong_conformance.cli.main import COMMANDS, main
 from dougong_conformance.cli.run import parse_seconds
 from dougong_conformance.outcomes import Outcome
+from dougong_conformance.requirements import all_requirements
 from dougong_conformance.results import write_record
 from dougong_conformance.runner.waivers import parse_waivers, read_waivers
 from dougong_conformance.runner.wheels import installed_plugins
@@ -66,7 +68,8 @@ def test_certify_takes_no_other_options(capsys: pytest.CaptureFixture[str]) -> N
         (("run", "--search", "soon"), "is no time"),
         (("run", "--plugin", "cpu", "-k", "and"), "cannot be understood"),
         (("smoke", "--stage", "moon"), "no step is named 'moon'"),
-        (("repro", "/nowhere", "ops.x"), "/nowhere"),
+        (("repro", "/nowhere", "ops.x"), "exit 2: /nowhere"),
+        (("compare", "/nowhere", "/nowhere"), "exit 2: /nowhere"),
         (("waivers", "suggest", "/nowhere"), "/nowhere"),
         (("init", "/nowhere"), "no folder"),
     ],
@@ -99,6 +102,14 @@ def test_init_writes_what_the_ci_system_reads(tmp_path: Path, ci: str, file: str
     assert "@" not in text.replace("@v", "")
     assert read_waivers(tmp_path / "conformance" / "waivers.toml").waivers == ()
     assert "acme" in (tmp_path / "conformance" / "README.md").read_text()
+
+
+def test_commands_in_texts_for_vendors_name_requirements_that_exist(tmp_path: Path) -> None:
+    assert run("init", str(tmp_path)) == 0
+    for text in (tmp_path / "conformance" / "README.md", Path(__file__).parents[3] / "README.md"):
+        told = re.findall(r"(?:explain |repro out ')([a-z_.]+)", text.read_text("utf-8"))
+        assert told
+        assert set(told) <= all_requirements().keys()
 
 
 def test_init_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

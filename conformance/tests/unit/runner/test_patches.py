@@ -6,9 +6,11 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import pytest
 import torch
 
-from dougong_conformance.drivers.patches import Place, changes
+from dougong_conformance import local
+from dougong_conformance.drivers.patches import Place, _attributes, _suite_modules, changes
 
 
 class _Base:
@@ -93,3 +95,13 @@ def test_another_kernel_of_the_host_is_a_patch_and_one_of_a_new_device_is_not() 
     assert changes(BEFORE, {**BEFORE, **mine})[0]
     new = {("kernels of aten::mm", "PrivateUse1"): "acme.cpp:1"}
     assert changes(BEFORE, {**BEFORE, **new}) == ([], [])
+
+
+def test_the_suite_itself_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"dougong_conformance.local", "dougong_conformance.drivers.patches"} <= {
+        *_suite_modules()
+    }
+    before = dict(_attributes("dougong_conformance.local", local))
+    monkeypatch.setattr(local, "as_raised", _foreign)
+    (told,) = changes(before, dict(_attributes("dougong_conformance.local", local)))[0]
+    assert told.startswith("dougong_conformance.local.as_raised: ")

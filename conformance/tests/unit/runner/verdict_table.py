@@ -237,6 +237,29 @@ def _rules() -> list[Row]:
             lambda o, f: o["attention.window"] == "fail",
         ),
         Row(
+            "an extra of two claims says that it is not claimed, and both are",
+            evidence(
+                requirements={"graph.waits": row("graph.waits", capability="a and b")},
+                ends=[CaseEnd(id="graph.waits", outcome=Outcome.NOT_CLAIMED, reason="no")],
+                features=frozenset({"a", "b"}),
+            ),
+            1,
+            lambda o, f: o["graph.waits"] == "fail",
+        ),
+        Row(
+            "an extra of two claims says that it is not claimed, and one is not",
+            evidence(
+                {"discovery.finds": P, "graph.waits": Outcome.NOT_CLAIMED},
+                requirements={
+                    "discovery.finds": ROWS["discovery.finds"],
+                    "graph.waits": row("graph.waits", capability="a and b"),
+                },
+                features=frozenset({"a"}),
+            ),
+            0,
+            lambda o, f: o["graph.waits"] == "not_claimed",
+        ),
+        Row(
             "a check says that it is waived",
             evidence(changed(discovery__finds=Outcome.WAIVED)),
             1,
@@ -381,7 +404,12 @@ def _rules() -> list[Row]:
             3,
             lambda o, f: f.missing == ("ops.norm[float32]",),
         ),
-        Row("nothing fits what was asked for", evidence({}, selected=frozenset()), 5),
+        Row(
+            "nothing fits what was asked for",
+            evidence({}, selected=frozenset()),
+            5,
+            lambda o, f: "no case fits" in f.exit_reason,
+        ),
         Row(
             "a failure gives no reason",
             evidence(changed(ops__norm____float32=F), reason=""),

@@ -1,6 +1,6 @@
 """The fast gate on the simulated device: both numbers of the suite, and the margins of its limits.
 
-One run serves all tests here.
+One run serves all tests here; `nox -s mutants-fast` is this file.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from dougong_conformance.selftest.gate import BASES, GateReport, first_base, run
 from dougong_conformance.selftest.margins import Margin, margins
 from dougong_conformance.selftest.mutant import all_mutants, all_witnesses
 
+pytestmark = [pytest.mark.gate, pytest.mark.timeout(600)]
+
 
 @pytest.fixture(scope="module")
-def report() -> GateReport:
+def report(request: pytest.FixtureRequest) -> GateReport:
     base = first_base()
     if base != BASES[0]:
         message = f"the simulated device is not here; the gate runs on {base} and proves less"
         if os.environ.get("CI"):
             pytest.fail(message)
         sys.stderr.write(f"{message}\n")
-    return run_fast_gate(base)
+    found = run_fast_gate(base)
+    if (terminal := request.config.pluginmanager.get_plugin("terminalreporter")) is not None:
+        terminal.write_line(found.summary())
+    return found
 
 
 def test_every_mutant_that_can_be_planted_here_is_killed_by_its_named_check(

@@ -105,7 +105,8 @@ def _claims(claims: Claims) -> Iterator[tuple[str, str]]:
 
 def _graphs(graph: GraphSupport) -> Iterator[tuple[str, str]]:
     yield "captured at most", graph.level.value
-    yield "graphs at once", str(graph.max_graphs or "no limit known")
+    most = graph.max_graphs
+    yield "graphs at once", "no limit known" if most is None else str(most)
     yield "token counts", _numbers(graph.sizes) or "any"
 
 

@@ -57,6 +57,12 @@ def resolve_graphs(
             of="graph_level",
         )
         level = None
+    if without and wishes.is_explicit("graph_memory_bytes"):
+        wishes.refuse(
+            f"{without} allows no graph, and graph_memory_bytes={memory_bytes} was asked for. "
+            "Leave one of them out.",
+            of="graph_memory_bytes",
+        )
     if sizes and without:
         wishes.refuse(
             f"{without} allows no graph, and graph_sizes={_listed(sizes)} was asked for. Leave one "

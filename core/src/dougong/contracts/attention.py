@@ -43,7 +43,8 @@ class AttentionRequest:
         is_mla: Multi-head latent attention; ``kv_lora_rank`` and ``rope_head_dim`` are then set.
         kv_lora_rank: Elements of a latent row.
         rope_head_dim: Elements of the rotated part.
-        needs_graph: Will run inside a captured graph.
+        needs_graph: Will run inside a captured graph; of a backend that captures decodes alone, in
+            those steps, whatever ``phase`` is.
     """
 
     num_heads: int

@@ -42,7 +42,7 @@ class GraphSupport:
 class GraphRunner(ABC):
     """Captures work of one device and enqueues it again; one per worker, used by one thread.
 
-    The core owns buckets, padding, input buffers, dispatch and the memory budget. Before it
+    The core owns sizes, padding, input buffers, dispatch and the memory budget. Before it
     captures work of some shapes it has run the same work once at those shapes. Of a captured graph
     it counts on this:
 

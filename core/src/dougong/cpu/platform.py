@@ -49,7 +49,7 @@ class CpuPlatform(Platform):
             kv_dtypes=(*wide, "float16"),
             collective_dtypes=("float32", "bfloat16", "float16"),
             kv_block_sizes=(16, 32, 64, 128),
-            features=features,
+            features=features | _numerics(features),
             limits=read_caches() if is_here else {},
             compile_backends=("inductor",),
         )
@@ -122,6 +122,17 @@ class CpuPlatform(Platform):
         if isinstance(exc, MemoryError) or is_torch_oom:
             return Fault(OutOfDeviceMemory, f"the host has no memory left: {exc}", 0)
         return None
+
+
+def _numerics(features: frozenset[str]) -> frozenset[str]:
+    """What the native kernels' results have in common, by the level that these features give.
+
+    A row in float32 is the same in every batch; the instruction that rounds to bfloat16 takes
+    subnormal numbers as zero.
+    """
+    invariant = {"batch_invariant.float32"} if "isa.avx2" in features else set()
+    flushes = {"subnormals.flush.bfloat16"} if "mm.bf16.avx512" in features else set()
+    return frozenset(invariant | flushes)
 
 
 def _torch_version() -> str:

@@ -9,7 +9,7 @@ from dougong.planner.attention import ChosenAttention
 from dougong.planner.execution_plan import ExecutionMode, FallbackLevel
 from dougong.planner.findings import Findings
 from dougong.planner.graph_bounds import graph_bounds, graph_limits
-from dougong.planner.graph_sizes import GraphLimits, asked_sizes, choose_sizes
+from dougong.planner.graph_sizes import LARGEST, GraphLimits, asked_sizes, choose_sizes
 from dougong.planner.inputs import PlanInputs
 
 EAGER = "eager"
@@ -37,7 +37,8 @@ def plan_mode(
     claimed = _claimed_level(inputs)
     level, why = _most_legal(claimed, inputs, chosen)
     if (asked.level or asked.sizes) and _is_above(asked.level or GraphLevel.PIECEWISE, level):
-        _refuse(asked.level, level, why, findings)
+        is_claim = level is claimed and level is not GraphLevel.NONE
+        _refuse(asked.level, level, "the device claims no more" if is_claim else why, findings)
         return ExecutionMode(EAGER, why)
     if asked.level is not None:
         level, why = asked.level, f"graph_level={asked.level.value} was asked for"
@@ -70,18 +71,28 @@ def _most_legal(
     bounds = tuple(graph_bounds(inputs, chosen))
     level = min((claimed, *(bound.level for bound in bounds)), key=_LEVELS.index)
     limits = graph_limits(inputs, chosen)
-    if level is not GraphLevel.NONE and not choose_sizes(level, limits):
-        return GraphLevel.NONE, _too_many_pieces(limits)
+    is_sized = inputs.config.graphs.sizes and not _has_too_many_pieces(limits)
+    if level is not GraphLevel.NONE and not (is_sized or choose_sizes(level, limits)):
+        return GraphLevel.NONE, _why_no_size(limits)
     if level is claimed:
         return level, "claimed by the device, and its attention allows it"
     reasons = dict.fromkeys(bound.reason for bound in bounds if bound.level is level)
     return level, "; ".join(reasons)
 
 
-def _too_many_pieces(limits: GraphLimits) -> str:
+def _has_too_many_pieces(limits: GraphLimits) -> bool:
+    return limits.max_graphs is not None and limits.max_graphs < limits.num_pieces
+
+
+def _why_no_size(limits: GraphLimits) -> str:
+    if _has_too_many_pieces(limits):
+        return (
+            f"the device allows {limits.max_graphs} graphs, and one step in pieces has "
+            f"{limits.num_pieces}"
+        )
     return (
-        f"the device allows {limits.max_graphs} graphs, and one step in pieces has "
-        f"{limits.num_pieces}"
+        f"no token count up to {LARGEST} can be captured, and a larger one is only where "
+        "--graph-sizes names it"
     )
 
 
@@ -122,7 +133,7 @@ def _assignment(
     else:
         made = choose_sizes(level, limits)
         if not made:
-            _refuse(level, GraphLevel.NONE, _too_many_pieces(limits), findings)
+            _refuse(level, GraphLevel.NONE, _why_no_size(limits), findings)
     return replace(made, max_bytes=asked.memory_bytes)
 
 

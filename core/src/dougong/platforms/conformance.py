@@ -31,6 +31,7 @@ from dougong.platforms.wheel_record import (
 
 NO_CERTIFICATE = "no certificate"
 _MOST_NAMES = 3
+_VERDICTS = frozenset({"conformant", "conformant_with_waivers"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,12 +162,16 @@ def _problems(
         yield f"it is for version {certificate.version}"
     if certificate.spec not in ACCEPTED_SPECS:
         yield f"it is for specification {certificate.spec}; this core trusts {ACCEPTED_SPECS[0]}"
+    if certificate.verdict not in _VERDICTS:
+        yield f"its verdict is {certificate.verdict}"
     if today >= certificate.expires:
         yield f"it expired on {certificate.expires}"
     if today < certificate.issued:
         yield f"it was issued on {certificate.issued}, and today is {today}"
     if is_editable(row.path):
         yield "the wheel is installed editable, so nothing pins what was tested"
+    if not record.sha256:
+        yield "the wheel has no RECORD, so nothing pins what was tested"
     if certificate.record_sha256 != record.sha256:
         yield "it is for another build of the wheel"
     if changed := list(changed_files(record, row.path)):

@@ -105,7 +105,8 @@ class TorchCommunicator(Communicator):
 
     def all_gather_v(self, tensor: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
         """Padded to the longest part, then cut."""
-        self._check_sizes("all_gather_v", sizes, tensor.shape[0], sizes[self.rank])
+        expected = sum(sizes[self.rank : self.rank + 1])  # of too few sizes there is none
+        self._check_sizes("all_gather_v", sizes, tensor.shape[0], expected)
         self._checked("all_gather_v", tensor)
         longest = max(sizes)
         padded = tensor.new_zeros((longest, *tensor.shape[1:]))

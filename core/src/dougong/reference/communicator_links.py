@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from torch._C._distributed_c10d import Store
 
-from dougong.contracts import CommunicatorTimeout, PeerLost
+from dougong.contracts import CommunicatorTimeout, PeerLost, UnsupportedError
 from dougong.reference.communicator_group import Group
 
 _POLL_S = 0.005
@@ -105,12 +105,14 @@ def connect_peers(
 
     Raises:
         CommunicatorTimeout: Names the ranks that did not come.
+        PeerLost: One cannot be reached.
+        UnsupportedError: This machine's name resolves to no address, and none was given.
     """
     store.set(f"home/{group.index}", _home())
     homes = {_wait_for(store, f"home/{peer}", group, until) for peer in group.peers}
     if not address:
         is_alone = homes <= {_home().encode()}
-        address = _LOOPBACK if is_alone else socket.gethostbyname(socket.gethostname())
+        address = _LOOPBACK if is_alone else _own_address()
     token = secrets.token_hex(16)
     links: dict[int, PeerLink] = {}
     try:
@@ -136,6 +138,17 @@ def _home() -> str:
     if not (boot.exists() and network.exists()):
         return socket.gethostname()
     return f"{boot.read_text().strip()} {network.readlink()}"
+
+
+def _own_address() -> str:
+    name = socket.gethostname()
+    try:
+        return socket.gethostbyname(name)
+    except OSError as exc:
+        raise UnsupportedError(
+            f"this machine's name {name!r} resolves to no address ({exc}), and ranks on other "
+            "machines need one; give it as the group's option 'address'"
+        ) from exc
 
 
 def _wait_for(store: Store, key: str, group: Group, until: float) -> bytes:

@@ -229,6 +229,13 @@ class GroupWatch:
             link.send(message)
 
     def _run(self) -> None:
+        try:
+            self._watch_until_closed()
+        except Exception as exc:  # noqa: BLE001 - without a watch no call has a deadline
+            why = f"the watch of {self._group.name} ended with {type(exc).__name__}: {exc}"
+            self.fail(DeviceError, f"{why}; start the group anew")
+
+    def _watch_until_closed(self) -> None:
         while not self._is_closed:
             for key, _ in self._selector.select(_TICK_S):
                 if key.data is None:
@@ -249,7 +256,8 @@ class GroupWatch:
 
     def _hear(self, peer: int, message: Message) -> None:
         if "left" in message:
-            self._left[peer] = message["left"]
+            with self._lock:  # `begin` walks through them
+                self._left[peer] = message["left"]
         elif "met" in message:
             self._met[peer] = message["met"]
         elif "failed" in message:

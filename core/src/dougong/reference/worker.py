@@ -201,7 +201,7 @@ class ReferenceWorker(Worker):
     def warm_up(self) -> None:
         """A step with prefill and decode, and one for every other token count at which the plan has
         a kernel; further ones where a kernel was not called: the first request finds everything
-        used once. Then the plan's graphs are captured."""
+        used once. Then the plan's graphs are captured, and one is used with padding."""
         self._require(WorkerState.CACHE_READY)
         assert self._runner is not None
         loaded = self._model()
@@ -215,6 +215,7 @@ class ReferenceWorker(Worker):
         if self._graphs:
             with self._classified():
                 self._graphs.capture(self._runner)
+                self._graphs.run_padded(self._runner, self._run_padded)
         self._runner.reset_timers()
         self.state = WorkerState.RUNNING
 
@@ -356,6 +357,12 @@ class ReferenceWorker(Worker):
         runner.sample(runner.submit(step)).result()
         self.context.platform.runtime.synchronize()
         runner.forget(list(step.num_scheduled_tokens))
+
+    def _run_padded(self, num_tokens: int) -> None:
+        assert self._runner is not None
+        lengths = self._fewest_sequences(num_tokens)
+        if num_dummy_blocks(lengths, self._model().attention.block_size) <= self._num_blocks:
+            self._run_dummy(self._runner, lengths, GREEDY)
 
     def _model(self) -> LoadedModel:
         if self._loaded is None:

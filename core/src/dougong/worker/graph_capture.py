@@ -116,20 +116,20 @@ class GraphCapture:
                 kept = kept[:-1]
                 self._check_dropped(graphs, kept, num_bytes)
             for graph in kept:
-                with self._blamed(f"the first replay of {graph}"):
+                with self.blamed(f"the first replay of {graph}"):
                     self._steps.replay_padding(graph, self._runner.attention_step)
                     self._runtime.synchronize()
         self._runner.use_graphs(kept)
         return KeptGraphs(kept, num_bytes, tuple(one for one in graphs if one not in kept))
 
     def _rehearse(self, graphs: Sequence[StepGraph]) -> None:
-        with self._watched():
-            for graph in graphs:
+        for graph in graphs:
+            with self.blamed(f"a step as {graph} has it"), self._watched():
                 self._steps.rehearse(graph, self._runner.attention_step)
                 self._runtime.synchronize()
 
     def _capture(self, graph: StepGraph) -> None:
-        with self._blamed(f"the capture of {graph}"):
+        with self.blamed(f"the capture of {graph}"):
             self._steps.capture(graph, self._runner.attention_step)
             self._runtime.synchronize()  # the next one writes the host's copies of its inputs
 
@@ -154,7 +154,7 @@ class GraphCapture:
         return dropped
 
     @contextmanager
-    def _blamed(self, what: str) -> Iterator[None]:
+    def blamed(self, what: str) -> Iterator[None]:
         """Inside, whatever speaks against capture is named so; a full device does, too."""
         try:
             with self._classified():

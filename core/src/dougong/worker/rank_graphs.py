@@ -106,6 +106,22 @@ class RankGraphs:
         captured = self._capture(runner).capture(before.graphs)
         self._kept = replace(captured, dropped=(*captured.dropped, *before.dropped))
 
+    def run_padded(self, runner: ModelRunner, run: Callable[[int], None]) -> None:
+        """One step in pieces with a row of padding: attention meets it here, not in a request.
+
+        Args:
+            runner: Uses the graphs that were captured.
+            run: Runs a step of so many tokens.
+
+        Raises:
+            ImplementationError: The step failed.
+        """
+        sizes = sorted(graph.num_tokens for graph in self._kept.graphs if not graph.is_whole)
+        most = next((size - 1 for size in sizes if size > 1 and size - 1 not in sizes), 0)
+        if most:
+            with self._capture(runner).blamed(f"a step of {most} tokens and one row of padding"):
+                run(most)
+
     def release(self, runner: ModelRunner) -> None:
         """Give them back, on a device that may be past all help."""
         if runner.graphs is not None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from dougong.cli.capabilities_view import print_capabilities
@@ -119,6 +122,13 @@ def test_everything_that_is_known_is_shown(capsys: pytest.CaptureFixture[str]) -
         "not set",
     ):
         assert part in text, part
+
+
+def test_a_device_that_holds_no_graph_is_not_shown_as_one_without_a_limit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_capabilities(replace(FULL, graph=GraphSupport(max_graphs=0)), [])
+    assert re.search(r"graphs at once\W+0\b", capsys.readouterr().out)
 
 
 def test_what_nobody_knows_is_said_to_be_unknown(capsys: pytest.CaptureFixture[str]) -> None:

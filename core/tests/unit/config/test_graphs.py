@@ -56,6 +56,7 @@ def test_what_is_no_list_of_counts_is_refused(text: str) -> None:
         ({"graph_level": "full", "enforce_eager": True}, "enforce_eager allows no graph"),
         ({"graph_sizes": "8", "enforce_eager": True}, "enforce_eager allows no graph"),
         ({"graph_sizes": "8", "graph_level": "none"}, "graph_level=none allows no graph"),
+        ({"graph_memory_bytes": 9, "enforce_eager": True}, "graph_memory_bytes=9 was asked for"),
     ],
 )
 def test_what_cannot_be_is_refused_and_planning_goes_on_without_it(

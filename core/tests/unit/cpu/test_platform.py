@@ -27,7 +27,7 @@ def test_bfloat16_is_preferred_only_where_it_is_computed_fast(
     monkeypatch.setattr(cpu_platform, "detect_features", lambda: features)
     claims = CpuPlatform().claims(machine.machine())
     assert claims.dtypes[0] == first
-    assert claims.features == features
+    assert features <= claims.features
 
 
 def test_an_unknown_family_gets_generic_claims_that_say_so() -> None:
@@ -47,6 +47,25 @@ def test_questions_give_the_same_answer_twice() -> None:
     facts = platform.facts(0)
     assert facts.memory_limit_bytes == platform.facts(0).memory_limit_bytes
     assert facts.is_integrated
+
+
+@pytest.mark.parametrize(
+    ("features", "claimed"),
+    [
+        (frozenset(), set()),
+        (frozenset({"isa.avx2"}), {"batch_invariant.float32"}),
+        (
+            frozenset({"isa.avx2", "mm.bf16.avx512"}),
+            {"batch_invariant.float32", "subnormals.flush.bfloat16"},
+        ),
+    ],
+)
+def test_what_its_kernels_results_have_in_common_is_claimed_by_their_level(
+    monkeypatch: pytest.MonkeyPatch, features: frozenset[str], claimed: set[str]
+) -> None:
+    monkeypatch.setattr(cpu_platform, "detect_features", lambda: features)
+    found = CpuPlatform().claims(machine.machine()).features
+    assert found - features == claimed
 
 
 def test_it_takes_half_the_hosts_memory_unless_the_user_said_otherwise() -> None:

@@ -110,6 +110,24 @@ def test_a_device_whose_sizes_no_step_has_captures_nothing() -> None:
     assert told in made.fallbacks[0].reason
 
 
+def test_a_device_with_large_sizes_alone_captures_those_that_are_asked_for() -> None:
+    large, wide = GraphSupport(GraphLevel.FULL, sizes=(1024,)), {"max_num_batched_tokens": 2048}
+    backend = PaperBackend("paper/fast", CAPTURED, graph=GraphSupport(GraphLevel.PIECEWISE))
+    made = planned(large, backend, config=wide)
+    assert made.mode.name == "eager"
+    told = "no token count up to 512 can be captured, and a larger one is only where --graph-sizes"
+    assert told in made.fallbacks[0].reason
+    asked = {**wide, "graphs": GraphConfig(sizes=(1024,), memory_bytes=1)}
+    assert planned(large, backend, config=asked).mode.graphs.piecewise == (1024,)
+
+
+def test_a_level_above_what_the_device_claims_is_refused_for_that_reason() -> None:
+    asked = {"graphs": GraphConfig(level=GraphLevel.DECODE, memory_bytes=1)}
+    told = "no more than piecewise is possible: the device claims no more"
+    with pytest.raises(ConfigError, match=told):
+        planned(GraphSupport(GraphLevel.PIECEWISE), config=asked)
+
+
 def test_a_device_that_holds_no_graph_captures_none() -> None:
     made = planned(GraphSupport(GraphLevel.FULL, max_graphs=0))
     assert made.mode.name == "eager"

@@ -63,6 +63,7 @@ def test_spelling_of_a_distribution_does_not_matter(wheel: CertifiedWheel) -> No
     [
         ({"version": "0.2"}, "it is for version 0.2"),
         ({"spec": "2.3"}, "specification 2.3; this core trusts 1.0"),
+        ({"verdict": "not_conformant"}, "its verdict is not_conformant"),
         ({"expires": "2026-12-24"}, "it expired on 2026-12-24"),
         ({"issued": "2026-12-25"}, "it was issued on 2026-12-25, and today is 2026-12-24"),
         ({"architectures": ["fake2"]}, "it is for fake2, and this is fake1"),
@@ -118,6 +119,15 @@ def test_no_certificate_holds_for_an_editable_install(wheel: CertifiedWheel) -> 
 def test_a_plugin_without_a_record_has_no_certificate(wheel: CertifiedWheel) -> None:
     shutil.rmtree(wheel.info)
     assert found(wheel).sentence == "fake 0.1: no certificate"
+
+
+def test_no_certificate_of_a_folder_holds_for_a_plugin_without_a_record(
+    wheel: CertifiedWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wheel.info / "RECORD").unlink()
+    wheel.certify(tmp_path)
+    monkeypatch.setenv("DOUGONG_CERTIFICATES", str(tmp_path))
+    assert "has no RECORD" in found(wheel).reason
 
 
 @pytest.mark.parametrize("level", ["core", "extended"])

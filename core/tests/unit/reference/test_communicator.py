@@ -164,6 +164,11 @@ REFUSED: dict[str, tuple[Callable[[TorchCommunicator], object], type[Exception],
         ValueError,
         r"sizes \[2, 2\], of 3 rows",
     ),
+    "sizes for fewer ranks": (
+        lambda group: group.all_gather_v(torch.ones(3), [3][: 1 - group.rank]),
+        ValueError,
+        r"one size per rank",
+    ),
     "sizes for other ranks": (
         lambda group: group.all_to_all_v(torch.ones(2), [1, 1], [2]),
         ValueError,

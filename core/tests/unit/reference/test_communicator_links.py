@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from torch._C._distributed_c10d import FileStore, HashStore
 
-from dougong.contracts import GroupKind, GroupOptions, PeerLost
+from dougong.contracts import GroupKind, GroupOptions, PeerLost, UnsupportedError
 from dougong.reference.communicator_group import Group
 from dougong.reference.communicator_links import PeerLink, _home, connect_peers
 from tests.support.ranks import PATIENT_S, in_threads
@@ -114,3 +114,16 @@ def test_a_peer_whose_door_is_shut_is_lost(tmp_path: Path) -> None:
     store.set("line/0", json.dumps({"address": at[0], "port": at[1], "token": "0" * 32}))
     with pytest.raises(PeerLost, match=r"rank 0 of group tp .* cannot be reached at 127"):
         connect_peers(store, _group(1), _soon())
+
+
+def test_a_machine_without_an_address_is_told_how_to_give_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unresolved(name: str) -> str:
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostbyname", unresolved)
+    store = HashStore()
+    store.set("home/1", "another machine")
+    with pytest.raises(UnsupportedError, match=r"resolves to no address .* option 'address'"):
+        connect_peers(store, _group(0), _soon())

@@ -162,3 +162,18 @@ def test_a_devices_error_is_explained_by_what_the_group_knows(tmp_path: Path) ->
         assert type(failure) is PeerLost
 
     run_group(tmp_path, 2, work)
+
+
+def test_a_watch_that_cannot_go_on_fails_its_group(tmp_path: Path) -> None:
+    all_have_met_it = threading.Barrier(2)
+
+    def work(group: TorchCommunicator) -> str:
+        if group.rank == 0:
+            (link,) = group._watch._links.values()
+            link.connection.sendall(b"no message\n")
+        error = _failure(lambda: group.recv((1,), torch.float32, 1 - group.rank))
+        all_have_met_it.wait(PATIENT_S)
+        return str(error)
+
+    for text in run_group(tmp_path, 2, work):
+        assert "the watch of group tp of ranks 0, 1 ended with JSONDecodeError" in text

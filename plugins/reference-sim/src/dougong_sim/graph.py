@@ -44,9 +44,10 @@ class SimGraphRunner(GraphRunner):
                 reason = str(exc).partition("\n")[0]
                 raise UnsupportedError(f"step {key!r} cannot be captured: {reason}") from exc
             raise
+        finally:  # what a failed capture took is counted too
+            self._pool_bytes += torch.accelerator.memory_reserved(self.device) - before
         self._graphs[key] = graph
         self._pool = graph.pool()
-        self._pool_bytes += torch.accelerator.memory_reserved(self.device) - before
 
     def prepare_replay(self, metadata: Sequence[Any]) -> None:
         """Nothing: captured work reads buffers alone. A vendor whose kernels take lengths from the
