@@ -317,13 +317,22 @@ def bench_peers(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def changelog(session: nox.Session) -> None:
-    """Print what the next release's changelog would say; `-- --build VERSION` writes it."""
-    place = ["--config", str(CORE / "towncrier.toml"), "--dir", str(CORE)]
+    """Print what each package's next release would say; `-- --build PACKAGE VERSION` writes it.
+
+    PACKAGE is its folder: ``core``, ``conformance``, ``plugins/reference-sim``.
+    """
     match session.posargs:
-        case ["--build", version]:
+        case ["--build", folder, version]:
+            place = _towncrier_place(ROOT / folder)
             _run(session, "towncrier", "build", "--yes", *place, "--version", version)
         case _:
-            _run(session, "towncrier", "build", "--draft", *place, "--version", "next")
+            for package in PACKAGES:
+                place = _towncrier_place(package)
+                _run(session, "towncrier", "build", "--draft", *place, "--version", "next")
+
+
+def _towncrier_place(package: Path) -> tuple[str, ...]:
+    return ("--config", str(package / "towncrier.toml"), "--dir", str(package))
 
 
 def _git(*args: str) -> str:

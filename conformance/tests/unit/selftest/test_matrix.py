@@ -39,3 +39,11 @@ def test_columns_are_quick_checks_and_the_named_killer() -> None:
     assert not any(name.startswith(("engine.", "worker.", "discovery.")) for name in names)
     by_name = {one.id for one in columns(all_mutants()["W01"])}
     assert all_mutants()["W01"].killer in by_name
+
+
+def test_the_longest_profile_is_a_column_of_its_own_mutants_alone() -> None:
+    def profiles(id: str) -> set[str]:
+        return {one.profile for one in columns(all_mutants()[id])}
+
+    assert "memory" in profiles("M01")
+    assert "memory" not in profiles("O01")
