@@ -8,7 +8,7 @@ lists them all for ``--help`` and the documentation.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,6 +158,11 @@ def device_mask(variable: str) -> str | None:
     ``None``: it is not set. An empty value is kept, for it masks every device.
     """
     return os.environ.get(variable)
+
+
+def with_variables(more: Mapping[str, str]) -> dict[str, str] | None:
+    """A child's environment: this process's and ``more``; ``None`` where there is no more."""
+    return {**os.environ, **more} if more else None
 
 
 def condition_variables(names: Iterable[str]) -> dict[str, str]:

@@ -27,8 +27,9 @@ def report(request: pytest.FixtureRequest) -> GateReport:
             pytest.fail(message)
         sys.stderr.write(f"{message}\n")
     found = run_fast_gate(base)
-    if (terminal := request.config.pluginmanager.get_plugin("terminalreporter")) is not None:
-        terminal.write_line(found.summary())
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        sys.stdout.write(f"\n{found.summary()}\n")
     return found
 
 

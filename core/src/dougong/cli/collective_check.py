@@ -51,24 +51,35 @@ def check_collective(loaded: LoadedPlatform, index: int) -> tuple[float, str]:
 
 def _ask_ranks(loaded: LoadedPlatform, devices: Sequence[int]) -> float:
     """The largest error of all ranks."""
-    handover = asdict(hand_over(loaded))
+    handover, size = asdict(hand_over(loaded)), len(devices)
+    environments = [_rank_environment(loaded, rank, size) for rank in range(size)]
     with (
         tempfile.TemporaryDirectory(prefix="dougong-") as folder,
         ThreadPoolExecutor(len(devices)) as pool,
     ):
         questions = [
             {"handover": handover, "devices": list(devices), "rank": rank, "folder": folder}
-            for rank in range(len(devices))
+            for rank in range(size)
         ]
-        answers = list(pool.map(_ask_rank, questions))
+        answers = list(pool.map(_ask_rank, questions, environments))
     if failures := [answer["failure"] for answer in answers if answer["failure"]]:
         raise ChildFailed("; ".join(dict.fromkeys(failures)))
     return max(float(answer["error"]) for answer in answers)
 
 
-def _ask_rank(question: dict[str, Any]) -> dict[str, Any]:
+def _rank_environment(loaded: LoadedPlatform, rank: int, size: int) -> dict[str, str]:
+    """What the communicator declares for a rank's process; the rank itself tells of what fails."""
     try:
-        answer: dict[str, Any] = ask_child(__name__, question, _TIMEOUT_S)
+        target = loaded.platform.get_device_communicator_cls()
+        communicator_cls = load_class(target, Communicator, loaded.selection.row)
+        return dict(communicator_cls.rank_environment(rank, size))
+    except Exception:  # noqa: BLE001 - third-party code; the rank meets it again and is asked why
+        return {}
+
+
+def _ask_rank(question: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = ask_child(__name__, question, _TIMEOUT_S, environment=environment)
     except ChildFailed as failed:
         return {"failure": failed.reason}
     return answer

@@ -15,9 +15,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from dougong import envs
 
 _BURIAL_S = 1.0  # to collect a killed child; one that a driver holds is left to the system
 _running: set[subprocess.Popen[bytes]] = set()
@@ -39,13 +41,20 @@ class ChildFailed(Exception):  # noqa: N818 - names a condition; never leaves th
         super().__init__(reason)
 
 
-def ask_child(module: str, question: object, timeout_s: float) -> Any:
+def ask_child(
+    module: str,
+    question: object,
+    timeout_s: float,
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> Any:
     """Run ``python -m module`` in a child and return what it answered through `answer_parent`.
 
     Args:
         module: Has a ``__main__`` part that calls `answer_parent`.
         question: JSON data.
         timeout_s: The child is killed afterwards, with everything it started.
+        environment: Variables for the child, beside those of this process.
 
     Raises:
         ChildFailed: It could not be started, crashed, hung or ended itself.
@@ -56,7 +65,7 @@ def ask_child(module: str, question: object, timeout_s: float) -> Any:
         asked.write_text(json.dumps(question))
         command = [sys.executable, "-m", module, str(asked), str(answered)]
         try:
-            with _child(command, written) as process:
+            with _child(command, written, environment or {}) as process:
                 code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             reason = f"it gave no answer within {timeout_s:.0f} s"
@@ -88,7 +97,9 @@ def _leave_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _child(command: list[str], stderr: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _child(
+    command: list[str], stderr: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """A child in a session of its own, so that what it starts can be ended with it."""
     with stderr.open("wb") as file:
         process = subprocess.Popen(
@@ -97,6 +108,7 @@ def _child(command: list[str], stderr: Path) -> Iterator[subprocess.Popen[bytes]
             stdout=subprocess.DEVNULL,
             stderr=file,
             start_new_session=True,
+            env=envs.with_variables(environment),
         )
     _running.add(process)
     try:

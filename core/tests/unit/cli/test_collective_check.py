@@ -79,10 +79,30 @@ def test_a_communicator_that_cannot_be_made_is_a_failure_with_its_reason(
 def test_one_reason_of_both_ranks_is_told_once(
     installed: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collective_check, "ask_child", lambda *args: {"failure": "no fabric"})
+    answer = {"failure": "no fabric"}
+    monkeypatch.setattr(collective_check, "ask_child", lambda *args, **more: answer)
     with pytest.raises(ChildFailed) as caught:
         check_collective(_loaded(installed), 0)
     assert caught.value.reason == "no fabric"
+
+
+def test_each_rank_gets_the_environment_that_the_communicator_declares(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = """
+    @classmethod
+    def rank_environment(cls, rank, size):
+        return {{"FABRIC": "%d of %d" % (rank, size)}}
+"""
+    given = []
+
+    def ask(*args: object, environment: dict[str, str]) -> dict[str, object]:
+        given.append(environment)
+        return {"failure": "", "error": 0.0}
+
+    monkeypatch.setattr(collective_check, "ask_child", ask)
+    check_collective(_loaded(installed, PLATFORM + IDLE + declared), 0)
+    assert sorted(one["FABRIC"] for one in given) == ["0 of 2", "1 of 2"]
 
 
 def test_a_communicator_that_does_not_fit_is_refused(installed: Installed, tmp_path: Path) -> None:

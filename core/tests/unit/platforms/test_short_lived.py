@@ -44,6 +44,16 @@ def test_a_child_that_ends_itself_is_told(child: Path, expression: str, told: st
         ask_child("asked_child", None, 60.0)
 
 
+def test_a_child_has_the_variables_it_is_given_beside_its_parents(
+    child: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INHERITED", "1")
+    child.write_text(_answers_with("[os.environ.get('INHERITED'), os.environ.get('GIVEN')]"))
+    given = {"GIVEN": "2"}
+    assert ask_child("asked_child", None, 60.0, environment=given) == ["1", "2"]
+    assert ask_child("asked_child", None, 60.0) == ["1", None]
+
+
 def test_a_child_that_hangs_is_ended(child: Path) -> None:
     child.write_text(_answers_with("time.sleep(600)"))
     with pytest.raises(ChildFailed, match="no answer within 1 s"):
