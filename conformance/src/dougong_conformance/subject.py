@@ -41,7 +41,7 @@ class SubjectRaised(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the plugin says of itself, read once and again at the end.
+    """What the plugin says of itself, read once.
 
     Attributes:
         platform: Name of the platform.
@@ -56,7 +56,6 @@ class Facts:
         implementations: Of ops: ``{"key", "name", "kind", "when", "tokens"}``.
         has_graph_runner: The platform names one and claims capture.
         has_lora: The platform names a LoRA wrapper.
-        overrides: Contract → methods that the plugin's class overrides.
     """
 
     platform: str
@@ -70,7 +69,6 @@ class Facts:
     implementations: Sequence[Mapping[str, Any]] = ()
     has_graph_runner: bool = False
     has_lora: bool = False
-    overrides: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def shares_host_memory(self) -> bool:

@@ -23,7 +23,6 @@ class Limits:
         oracle_factor: Between the two: this many times the judge's own work on the case.
         compile_max_s: Largest budget that a claim can add to the first call of an op.
         term_s: Between SIGTERM, at which an executor leaves the stacks of its threads, and SIGKILL.
-        probe_s: A health probe.
         silence_s: The judge may give no sign of life for so long.
         log_max_bytes: A log beyond this is cut.
     """
@@ -34,7 +33,6 @@ class Limits:
     oracle_factor: float = 10.0
     compile_max_s: float = 600.0
     term_s: float = 5.0
-    probe_s: float = 30.0
     silence_s: float = 120.0
     log_max_bytes: int = 64 << 20
 

@@ -158,10 +158,6 @@ class RemoteSubject:
             self._facts = Facts(**self.call("facts.describe"))
         return self._facts
 
-    def read_facts_again(self) -> Facts:
-        """Ask anew, for those who compare."""
-        return Facts(**self.call("facts.describe"))
-
     def call(self, procedure: str, /, **arguments: Any) -> Any:
         """Cross over and come back."""
         link = self._opened()
