@@ -6,21 +6,18 @@ planted in it, and import-linter must name each of them under the rule it breaks
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.architecture.import_linter import lint
+
 CORE = Path(__file__).parents[2]
 RULES = CORE / "tooling" / "importlinter.toml"
 PUBLISHED = {"contracts", "ops", "reference"}
-# importlinter has no `python -m`, and its script is not on every PATH.
-LINT = "import sys; from importlinter.cli import lint_imports_command as main; sys.exit(main())"
 
 
 def _rules() -> dict[str, dict[str, object]]:
@@ -38,18 +35,6 @@ def _layers() -> dict[str, bool]:
     """Every layer, top first, and whether it must exist (no parentheses around it)."""
     names = [name.strip() for row in _strings("core-layers", "layers") for name in row.split("|")]
     return {name.strip("()"): not name.startswith("(") for name in names}
-
-
-def _lint(folder: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", LINT, "--no-logo", "--no-cache", str(RULES)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 def _skeleton(folder: Path) -> Path:
@@ -125,7 +110,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, planted in PLANTED.items():
         module = "planted_" + re.sub(r"\W+", "_", name)
         (package / planted.room / f"{module}.py").write_text(planted.source + "\n")
-    status, output = _lint(folder)
+    status, output = lint(RULES, folder)
     assert status == 1, output
     headings = {rule["name"]: name for name, rule in _rules().items()}
     by_rule: dict[str, str] = {}
@@ -149,7 +134,7 @@ def test_a_planted_import_is_caught_by_the_rule_against_it(
 
 def test_the_bare_skeleton_breaks_nothing(tmp_path: Path) -> None:
     _skeleton(tmp_path)
-    status, output = _lint(tmp_path)
+    status, output = lint(RULES, tmp_path)
     assert status == 0, output
 
 
@@ -157,7 +142,7 @@ def test_a_new_package_must_be_given_a_layer(tmp_path: Path) -> None:
     package = _skeleton(tmp_path)
     (package / "novelty").mkdir()
     (package / "novelty" / "__init__.py").write_text("")
-    status, output = _lint(tmp_path)
+    status, output = lint(RULES, tmp_path)
     assert status == 1
     assert "novelty" in output
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.architecture.import_linter import lint
+
 RULES = Path(__file__).parents[2] / "tooling" / "importlinter-packages.toml"
-LINT = "import sys; from importlinter.cli import lint_imports_command as main; sys.exit(main())"
 
 CONTRACTS = {
     rule["id"]: rule
@@ -94,18 +92,6 @@ def _skeleton(folder: Path) -> None:
         (place / "__init__.py").write_text("")
 
 
-def _lint(folder: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", LINT, "--no-logo", "--no-cache", str(RULES)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("planted")
@@ -113,7 +99,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     for module, imported, _ in PLANTED.values():
         path = folder.joinpath(*module.split(".")).with_suffix(".py")
         path.write_text(f"import {imported}\n")
-    status, output = _lint(folder)
+    status, output = lint(RULES, folder)
     assert status == 1, output
     return output.split("Broken contracts", 1)[1]
 
@@ -132,7 +118,7 @@ def test_every_rule_has_a_planted_import() -> None:
 
 def test_the_bare_skeleton_breaks_nothing(tmp_path: Path) -> None:
     _skeleton(tmp_path)
-    status, output = _lint(tmp_path)
+    status, output = lint(RULES, tmp_path)
     assert status == 0, output
 
 
