@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,21 +38,29 @@ def group_options(
 
 
 def in_threads(ranks: tuple[int, ...], work: Callable[[int], T]) -> list[T]:
-    """Each rank's answer; the first rank's error is raised when all have ended."""
+    """Each rank's answer; when all have ended, a rank's error is raised, of its own if possible."""
     with ThreadPoolExecutor(len(ranks)) as pool:
-        return list(pool.map(work, ranks))
+        futures = [pool.submit(work, rank) for rank in ranks]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+        raise error
+    return [future.result() for future in futures]
 
 
 def run_group(
     folder: Path, size: int, work: Callable[[TorchCommunicator], T], **how: Any
 ) -> list[T]:
-    """Each rank's answer, of a group over all of them."""
+    """Each rank's answer, of a group over all of them that all have joined before ``work``."""
     ranks = tuple(range(size))
+    all_have_joined = threading.Barrier(size)
 
     def main(rank: int) -> T:
         options = group_options(rank, ranks, folder / "meeting", **how)
         group = TorchCommunicator(options, torch.device("cpu"))
         try:
+            # A rank that knows that all are there is ahead of the others, whose join would fail
+            # with what it breaks next.
+            all_have_joined.wait(PATIENT_S)
             return work(group)
         finally:
             group.destroy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,13 +36,17 @@ def group_options(
 
 
 def run_group(folder: Path, size: int, work: Callable[[SimCommunicator], T], **how: Any) -> list[T]:
-    """Each rank's answer; its device is the current one of its thread."""
+    """Each rank's answer, once all have joined; its device is the current one of its thread."""
+    all_have_joined = threading.Barrier(size)
 
     def main(rank: int) -> T:
         device = torch.device("sim", rank)
         torch.accelerator.set_device_index(rank)
         group = SimCommunicator(group_options(rank, size, folder / "meeting", **how), device)
         try:
+            # A rank that knows that all are there is ahead of the others, whose join would fail
+            # with what it breaks next.
+            all_have_joined.wait(PATIENT_S)
             return work(group)
         finally:
             group.destroy()

@@ -53,11 +53,13 @@ def _with_a_silent_rank(
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_silent_rank_is_the_librarys_error_first(tmp_path: Path, size: int) -> None:
-    for error, explained in _with_a_silent_rank(tmp_path, size, backend_timeout_s=0.3):
-        assert "c10d::allreduce: simccl: timed out: " in str(error)
-        fault = classify(error)
-        assert fault is not None
-        assert fault.kind is CommunicatorTimeout
+    found = _with_a_silent_rank(tmp_path, size, backend_timeout_s=0.3)
+    faults = [classify(error) for error, _ in found]
+    kinds = {fault.kind for fault in faults if fault is not None}
+    # Who is late by more than it takes to tell him learns it from the first, and is let go by it.
+    assert CommunicatorTimeout in kinds <= {CommunicatorTimeout, PeerLost}
+    assert any("c10d::allreduce: simccl: timed out: " in str(error) for error, _ in found)
+    for _, explained in found:
         assert type(explained) is CommunicatorTimeout
         assert f"rank {size - 1} has not called it" in str(explained)
 
