@@ -26,7 +26,8 @@ QUICK = Limits(case_min_s=12.0, term_s=2.0)
 """A mutant that hangs need not hang for long."""
 
 _PROOFS = ("ops.embedding", "sampling.suppressed", "discovery.import_is_inert")
-_MODE_VARIABLE = "SIM_MODE"
+MODE_VARIABLE = "SIM_MODE"
+"""How the simulated device runs, where it is the base."""
 _REJECTED_ALREADY = (Outcome.NOT_CLAIMED,)
 
 
@@ -75,7 +76,7 @@ class Apart:
             return "unfit", f"there is no check {mutant.killer}"
         with tempfile.TemporaryDirectory(prefix="dougong-mutant-") as folder:
             name = write_wheel(mutant, self.base, Path(folder))
-            environment = {_MODE_VARIABLE: mutant.mode}
+            environment = {MODE_VARIABLE: mutant.mode}
             with apart(name, import_path=folder, environment=environment, limits=QUICK) as subject:
                 return self._against(mutant, subject)
 
@@ -101,7 +102,7 @@ class Apart:
     def _outcome_of_good(self, case: Case, mode: str) -> Outcome:
         key = (case.id, mode)
         if key not in self._good:
-            with apart(self.base, environment={_MODE_VARIABLE: mode}) as subject:
+            with apart(self.base, environment={MODE_VARIABLE: mode}) as subject:
                 self._good[key] = run_one(subject, case).outcome
         return self._good[key]
 

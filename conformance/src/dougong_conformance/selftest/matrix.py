@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import selectors
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dougong_conformance.check import Case, Check, all_checks, cases_of
+from dougong_conformance.selftest.apart import MODE_VARIABLE
 from dougong_conformance.selftest.changes import NotOnThisBase
 from dougong_conformance.selftest.gate import (
     first_base,
@@ -207,18 +209,22 @@ def run_matrix(
 
 
 def columns(mutant: Mutant | None) -> list[Check]:
-    """Checks that a mutant is held against: the quick ones, and its named killer."""
+    """Checks that a mutant is held against: its named killer, then the quick ones.
+
+    The named one meets a fresh process, as in the gate: some mutants count how often they are asked.
+    """
     named = mutant.killer if mutant else ""
     is_long_wanted = mutant is None or named.startswith(f"{_LONG}.")
     left_out = SLOW if is_long_wanted else SLOW | {_LONG}
     if mutant is not None and mutant.needs_process:
         # It takes a process along with every check that meets it.
         return [one for one in all_checks().values() if one.id in (named, _QUICK)]
-    return [
+    quick = (
         one
         for one in all_checks().values()
         if one.id == named or (one.profile not in left_out and one.id not in _BY_NAME_TOO)
-    ]
+    )
+    return sorted(quick, key=lambda one: one.id != named)
 
 
 def _supervised(base: str, mutant: Mutant | None) -> Row:
@@ -270,8 +276,12 @@ def _note(
 def _child(base: str, mutant: str, checks: Sequence[str]) -> Iterator[list[str]]:
     """Events of one process; its death or silence is the last one."""
     command = [sys.executable, "-m", _MODULE, "--base", base, "--row", mutant, *checks]
+    mode = all_mutants()[mutant].mode if mutant else "eager"
+    environment = {**os.environ, MODE_VARIABLE: mode}
     with tempfile.TemporaryFile("w+") as told:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=told, text=True, env=environment
+        )
         for event in _events(process):
             if event[0] == "crash":
                 told.seek(0)

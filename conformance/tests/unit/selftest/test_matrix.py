@@ -34,7 +34,9 @@ def test_a_mutant_that_cannot_be_planted_is_listed_and_not_counted() -> None:
 
 
 def test_columns_are_quick_checks_and_the_named_killer() -> None:
-    names = {one.id for one in columns(all_mutants()["O01"])}
+    columns_of_one = columns(all_mutants()["O01"])
+    assert columns_of_one[0].id == all_mutants()["O01"].killer, "it meets a fresh process"
+    names = {one.id for one in columns_of_one}
     assert {"ops.rms_norm", "attention.decode"} <= names
     assert not any(name.startswith(("engine.", "worker.", "discovery.")) for name in names)
     by_name = {one.id for one in columns(all_mutants()["W01"])}
