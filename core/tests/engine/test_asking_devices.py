@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dougong import LLM, SamplingParams
-from dougong.cli.capabilities import describe_platform
+from dougong.cli.capabilities_description import describe_platform
 from dougong.contracts import (
     AttentionBackend,
     AttentionImpl,

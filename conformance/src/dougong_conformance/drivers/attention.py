@@ -49,15 +49,19 @@ class Layer:
 
 @procedure("attention.missing")
 def missing(session: Session) -> dict[str, str]:
-    """Backend → why the kernel library it calls is not usable here; empty: it is, or has none."""
-    report = session.kernels
+    """Backend → why it is not usable here: what the device does not claim, or the kernel library it
+    calls; empty: it is usable."""
+    report, platform = session.kernels, session.platform
+    claimed = platform.claims(platform.facts(session.device_index).arch).features
     loaded = {entry.split()[0] for entry in report.loaded}
-    return {
-        name: ""
-        if backend.library is None or backend.library in loaded
-        else report.missing.get(backend.library, "it was not loaded")
-        for name, backend in session.backends.items()
-    }
+    found = {}
+    for name, backend in session.backends.items():
+        found[name] = ""
+        if lacking := sorted(backend.features - claimed):
+            found[name] = f"this device does not claim {', '.join(lacking)}"
+        elif backend.library is not None and backend.library not in loaded:
+            found[name] = report.missing.get(backend.library, "it was not loaded")
+    return found
 
 
 @procedure("attention.supports")

@@ -58,13 +58,18 @@ def _declared(
 ) -> DeclaredAttention:
     limits = backend.limits
     if limits is None:
-        return DeclaredAttention(library=backend.library, graph=queries.graph_support(name))
+        return DeclaredAttention(
+            library=backend.library,
+            features=backend.features,
+            graph=queries.graph_support(name),
+        )
     layers = [one for one in _layers(limits, claims) if _is_served(queries, name, one)]
     base, per_token = _workspace(queries, name, layers[0]) if layers else (0, 0)
     return DeclaredAttention(
         limits=limits,
         has_own_checks=type(backend).supports is not AttentionBackend.supports,
         library=backend.library,
+        features=backend.features,
         layouts=_layouts(queries, name, layers),
         workspace_bytes=base,
         workspace_bytes_per_token=per_token,

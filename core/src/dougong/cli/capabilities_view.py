@@ -28,6 +28,8 @@ def print_capabilities(found: CapabilityFile, reasons: Sequence[str]) -> None:
         console = Console(highlight=False, width=_PIPE_WIDTH)
     for reason in reasons:
         console.print(escape(reason), style="bold")
+    for assumption in found.assumed:
+        console.print(f"assumed: {escape(assumption)}", style="yellow")
     console.print(_pairs(f"Device {found.facts.device_index}", _facts(found)))
     console.print(_pairs("Claims of its family", _claims(found.claims)))
     if found.graph is not None:
@@ -66,7 +68,8 @@ def _facts(found: CapabilityFile) -> Iterator[tuple[str, str]]:
     yield "compute units", str(facts.num_compute_units or "unknown")
     yield "driver", facts.driver_version or "unknown"
     yield "runtime", facts.runtime_version or "unknown"
-    yield "memory bandwidth", _bandwidth(facts, found.claims)
+    can_measure = "" if found.assumed else "; --measure measures it"
+    yield "memory bandwidth", _bandwidth(facts, found.claims, can_measure)
 
 
 def _memory(facts: DeviceFacts) -> str:
@@ -78,12 +81,12 @@ def _memory(facts: DeviceFacts) -> str:
     return text + ("; the host's" if facts.is_integrated else "")
 
 
-def _bandwidth(facts: DeviceFacts, claims: Claims) -> str:
+def _bandwidth(facts: DeviceFacts, claims: Claims, can_measure: str) -> str:
     if facts.memory_bandwidth is not None:
         return f"{facts.memory_bandwidth / 1e9:.1f} GB/s measured"
     if claims.memory_bandwidth is not None:
-        return f"{claims.memory_bandwidth / 1e9:.1f} GB/s claimed; --measure measures it"
-    return "unknown; --measure measures it"
+        return f"{claims.memory_bandwidth / 1e9:.1f} GB/s claimed{can_measure}"
+    return f"unknown{can_measure}"
 
 
 def _claims(claims: Claims) -> Iterator[tuple[str, str]]:
@@ -125,17 +128,21 @@ def _kernels(found: CapabilityFile) -> Table:
         table.add_row(escape(library), "[green]loaded[/]", "")
     for library, reason in (kernels.missing if kernels else {}).items():
         table.add_row(escape(library), "[yellow]missing[/]", escape(reason))
-    if not table.rows:
+    if kernels is None:
+        table.add_row("", "not tried", "there was no device to load them on")
+    elif not table.rows:
         table.add_row("", "none", "import_kernels() names no library")
     return table
 
 
 def _attention(found: CapabilityFile) -> Table:
-    table = _table("Attention backends, preferred first", "name", "takes", "KV layout", "library")
+    columns = "name", "takes", "KV layout", "library", "device claims"
+    table = _table("Attention backends, preferred first", *columns)
     for name, declared in found.attention.items():
         takes = "; ".join(_takes(declared.limits)) if declared.limits else "only itself can say"
         layouts = ", ".join(dict.fromkeys(one.name for one in declared.layouts))
-        texts = (name, takes, layouts or "only itself can say", declared.library or "")
+        needed = ", ".join(sorted(declared.features))
+        texts = (name, takes, layouts or "only itself can say", declared.library or "", needed)
         table.add_row(*map(escape, texts))
     return table
 

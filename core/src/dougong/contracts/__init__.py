@@ -17,6 +17,7 @@ from dougong.contracts.attention import (
     MLAImpl,
 )
 from dougong.contracts.capabilities import Capabilities, Claims, DeviceFacts, QuantizationSupport
+from dougong.contracts.claims_file import read_claims, read_families
 from dougong.contracts.communicator import Communicator, DeadlinePhase, GroupKind, GroupOptions
 from dougong.contracts.conditions import (
     AtLeast,
@@ -41,6 +42,7 @@ from dougong.contracts.device import (
     Profiler,
     Stream,
 )
+from dougong.contracts.device_mask import read_device_mask
 from dougong.contracts.graph import GraphLevel, GraphRunner, GraphSupport
 from dougong.contracts.hooks import ModelRegistration, StepStats, hookimpl
 from dougong.contracts.kv_cache import (
@@ -186,5 +188,8 @@ __all__ = [
     "WorkerState",
     "dtype_bytes",
     "hookimpl",
+    "read_claims",
+    "read_device_mask",
+    "read_families",
     "token_bounds",
 ]

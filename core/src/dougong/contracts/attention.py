@@ -315,11 +315,14 @@ class AttentionBackend(ABC):
         name: Equals its key in `Platform.get_attn_backends`.
         library: Kernel library it calls; where `Platform.import_kernels` reports it missing, the
             backend is passed over with that reason. ``None``: none.
+        features: What the device has to claim, every one (`Claims.features`): on a family that
+            does not, the backend is passed over with that reason, whatever is loaded.
         limits: What it takes, where data can say it; ``None``: only `supports` can.
     """
 
     name: str
     library: str | None = None
+    features: frozenset[str] = frozenset()
     limits: AttentionLimits | None = None
 
     def supports(self, request: AttentionRequest) -> Support:

@@ -39,6 +39,10 @@ class Platform(ABC):
         """What a family can do; an unknown ``arch`` gets the claims that hold everywhere,
         with ``is_generic`` set."""
 
+    def families(self) -> Sequence[str]:
+        """Every ``arch`` that `claims` knows, for lists and messages; empty: not told."""
+        return ()
+
     @abstractmethod
     def facts(self, device_index: int) -> DeviceFacts:
         """What one device measures. The core calls it in a short-lived child if

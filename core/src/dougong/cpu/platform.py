@@ -54,6 +54,10 @@ class CpuPlatform(Platform):
             compile_backends=("inductor",),
         )
 
+    def families(self) -> Sequence[str]:
+        """This machine's: features are read and not listed."""
+        return (machine.machine(),)
+
     def facts(self, device_index: int) -> DeviceFacts:
         """From the kernel, whose version stands for the driver's, as torch's does for the
         runtime's; opens nothing."""

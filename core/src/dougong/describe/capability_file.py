@@ -53,6 +53,8 @@ class CapabilityFile:
         graph: What its graph runner captures; ``None``: it has none.
         environment: Variables that conditions of ops name, with their values where the platform was
             asked; ``None``: not set there.
+        assumed: What stands here without anybody having asked a device, one sentence each; empty:
+            a device was asked.
     """
 
     platform: str
@@ -66,6 +68,7 @@ class CapabilityFile:
     quantization: tuple[QuantizationSupport, ...] = ()
     graph: GraphSupport | None = None
     environment: Mapping[str, str | None] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
     @property
     def capabilities(self) -> Capabilities:

@@ -56,6 +56,7 @@ class StoredFile:
     quantization: tuple[QuantizationSupport, ...] = ()
     graph: GraphSupport | None = None
     environment: Mapping[str, str | None] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
 
 def op_to_plain(op: OpCandidate) -> StoredOp:

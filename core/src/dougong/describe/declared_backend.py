@@ -33,6 +33,7 @@ class DeclaredAttention:
         limits: What it takes; ``None``: only the wheel can say.
         has_own_checks: It asks for more than its limits say, in code.
         library: Kernel library it calls; ``None``: none.
+        features: What the device has to claim.
         layouts: How it stores the KV cache, for every dtype where data can say it.
         workspace_bytes: Device memory beside the cache, whatever the step.
         workspace_bytes_per_token: The same, for each token of the largest step; both are those of
@@ -43,6 +44,7 @@ class DeclaredAttention:
     limits: AttentionLimits | None = None
     has_own_checks: bool = False
     library: str | None = None
+    features: frozenset[str] = frozenset()
     layouts: tuple[DeclaredLayout, ...] = ()
     workspace_bytes: int = 0
     workspace_bytes_per_token: int = 0
@@ -68,6 +70,7 @@ class DeclaredBackend(AttentionBackend):
     def __init__(self, name: str, declared: DeclaredAttention, claims: Claims) -> None:
         self.name = name
         self.library = declared.library
+        self.features = declared.features
         self.limits = declared.limits
         self._declared = declared
         self._claims = claims

@@ -41,7 +41,7 @@ def target_in_file(path: Path, args: EngineArgs) -> PlanTarget:
     changed = _changed_since(file, loaded.selection.row.wheel, path)
     return replace(
         target,
-        reasons=(*target.reasons, found, *changed),
+        reasons=(*target.reasons, found, *changed, *_assumptions(file)),
         environment=file.set_environment,
     )
 
@@ -73,6 +73,10 @@ def _changed_since(file: CapabilityFile, wheel: str, path: Path) -> Iterator[str
         yield f"{path} was made under contract {file.contract}; this is contract {CONTRACT_VERSION}"
 
 
+def _assumptions(file: CapabilityFile) -> Iterator[str]:
+    return (f"assumed: {one}" for one in file.assumed)
+
+
 def _described(file: CapabilityFile, path: Path, core: OpRegistry) -> PlanTarget:
     plain = ReferenceAttentionBackend()
     attention: dict[str, AttentionBackend] = {**file.attention_backends(), plain.name: plain}
@@ -85,7 +89,7 @@ def _described(file: CapabilityFile, path: Path, core: OpRegistry) -> PlanTarget
     return PlanTarget(
         platform=file.platform,
         wheel="",
-        reasons=(first, *_approximations(file, plain.name)),
+        reasons=(first, *_approximations(file, plain.name), *_assumptions(file)),
         not_here={},
         capabilities=file.capabilities,
         candidates=Candidates(

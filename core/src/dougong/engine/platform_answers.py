@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from dougong.contracts import Capabilities, Claims, DeviceFacts
 from dougong.errors import DougongError, PluginError
@@ -50,14 +50,48 @@ def capabilities_of(loaded: LoadedPlatform, device_index: int) -> Capabilities:
         name, "facts and claims", lambda: read_capabilities(loaded, device_index)
     )
     problems = [*_facts_problems(capabilities.facts), *_claims_problems(capabilities.claims)]
+    _refuse(loaded, f"device {device_index}", problems)
+    return capabilities
+
+
+def claims_of(loaded: LoadedPlatform, arch: str) -> Claims:
+    """Claims of a family, as far as planning counts on them; no device is asked.
+
+    Raises:
+        PluginError: The query raised, or its answer lacks what planning needs.
+    """
+    claims = ask_platform(loaded.selection.platform, "claims", lambda: loaded.platform.claims(arch))
+    _refuse(loaded, f"family {arch}", [*_claims_problems(claims)])
+    return claims
+
+
+def families_of(loaded: LoadedPlatform) -> tuple[str, ...]:
+    """Families that the platform lists; empty: it lists none.
+
+    Raises:
+        PluginError: The query raised, or its answer is no list of names.
+    """
+    name = loaded.selection.platform
+    answer: Any = ask_platform(name, "families", loaded.platform.families)
+    is_list = isinstance(answer, Sequence) and not isinstance(answer, str)
+    if not (is_list and all(isinstance(one, str) and one for one in answer)):
+        raise PluginError(
+            f"Platform {name} ({loaded.selection.row.wheel}) answered families() with {answer!r}, "
+            "which is no list of names; report this to the plugin's vendor.",
+            plugin=name,
+        )
+    return tuple(answer)
+
+
+def _refuse(loaded: LoadedPlatform, subject: str, problems: Sequence[str]) -> None:
     if problems:
+        name = loaded.selection.platform
         lines = [
-            f"Platform {name} ({loaded.selection.row.wheel}) answered for device {device_index} "
+            f"Platform {name} ({loaded.selection.row.wheel}) answered for {subject} "
             "with what cannot be planned with; report this to the plugin's vendor:",
             *(f"  - {problem}" for problem in problems),
         ]
         raise PluginError("\n".join(lines), plugin=name)
-    return capabilities
 
 
 def _facts_problems(facts: object) -> Iterator[str]:

@@ -243,13 +243,22 @@ def _displaced(
         names.sort(key=lambda name: name != pick.preferred)
     found = {}
     for phase, used in pick.by_phase.items():
-        first = next((name for name in names if _is_meant_for(chosen, name, phase)), used)
+        meant = [name for name in names if _is_meant_for(chosen, name, phase)]
+        if used != REFERENCE_BACKEND:  # else what plain torch stands in for is told in any case
+            meant = [name for name in meant if _is_of_this_device(chosen, name)]
+        first = next(iter(meant), used)
         if first != used:
             found[first] = (
                 chosen.judge.objection(first, need, chosen.terms, phase)
                 or f"it shares no layout with {' and '.join(pick.names)}"
             )
     return found.items()
+
+
+def _is_of_this_device(chosen: ChosenAttention, name: str) -> bool:
+    """Whether the device claims what a backend's families do."""
+    judge = chosen.judge
+    return judge.queries.backends[name].features <= judge.claims.features
 
 
 def _is_meant_for(chosen: ChosenAttention, name: str, phase: AttentionPhase) -> bool:

@@ -115,7 +115,10 @@ class BackendJudge:
         """Why nobody could use a backend now, whatever the layer; empty: somebody could."""
         if name in self.failed:
             return f"failed at its first use: {self.failed[name]}"
-        return library_problem(self.queries.backends[name].library, self.kernels)
+        backend = self.queries.backends[name]
+        if lacking := sorted(backend.features - self.claims.features):
+            return f"needs {', '.join(lacking)}, which this device does not claim"
+        return library_problem(backend.library, self.kernels)
 
     def layout(self, name: str, need: AttentionNeed, terms: CacheTerms) -> KVLayout:
         """How a backend stores the cache of such layers."""

@@ -39,7 +39,7 @@ def open_for_description(name: str, table: PluginTable | None = None) -> LoadedP
         raise PlatformSelectionError(
             f"platform {name!r} is installed and cannot be asked. {row.sentence()}"
         )
-    reason = f"platform {name}: described by a capability file"
+    reason = f"platform {name}: described, no device asked"
     if row.verdict is Verdict.NOT_HERE:
         reason = f"{reason} (not here: {row.reason})"
     extensions = tuple(other for other in table.rows if _goes_with(other, row))
@@ -72,8 +72,9 @@ def open_present_platform(name: str | None = None, devices: str | None = None) -
         raise PlatformSelectionError(
             f"{error}\nWithout its device a platform is described by a capability file: where the "
             f"device is, run `dougong capabilities --platform {wanted} --save {wanted}.json`; then "
-            f"name that file here, as in `dougong explain MODEL --capabilities {wanted}.json`. For "
-            "a device that nobody has yet, write one: `dougong capabilities --json` shows the form."
+            f"name that file here, as in `dougong explain MODEL --capabilities {wanted}.json`. Or "
+            "make it here, from what the wheel alone says of a family of devices: `dougong "
+            f"capabilities --platform {wanted} --arch FAMILY --save {wanted}.json`."
         ) from error
 
 

@@ -42,6 +42,7 @@ class AskedBackend(AttentionBackend):
     def __init__(self, backend: AttentionBackend, queries: BackendQueries) -> None:
         self.name = backend.name
         self.library = backend.library
+        self.features = backend.features
         self.limits = backend.limits
         self._backend = backend
         self._queries = queries

@@ -140,5 +140,21 @@ def test_what_nobody_knows_is_said_to_be_unknown(capsys: pytest.CaptureFixture[s
     print_capabilities(bare, [])
     text = capsys.readouterr().out
     assert "unknown; --measure measures it" in text
-    assert "import_kernels() names no library" in text
+    assert "there was no device to load them on" in text
     assert "Weight formats" not in text
+
+
+def test_a_device_that_names_no_library_is_not_one_that_nobody_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_capabilities(replace(FULL, kernels=KernelReport()), [])
+    assert "import_kernels() names no library" in capsys.readouterr().out
+
+
+def test_what_is_assumed_is_said_and_cannot_be_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_capabilities(replace(FULL, kernels=None, assumed=("64 [b] GiB of memory",)), [])
+    text = capsys.readouterr().out
+    assert "assumed: 64 [b] GiB of memory" in text
+    assert "--measure" not in text

@@ -65,6 +65,15 @@ def test_a_communicator_that_does_nothing_is_found_by_a_second_rank(
     assert run_rank(loaded, (0,), 0, tmp_path) == 0.0
 
 
+def test_the_deadlines_are_the_communicators_own(installed: Installed, tmp_path: Path) -> None:
+    """One that its vendor's library would outlast is refused by some."""
+    noting = IDLE.replace(
+        "self.options, self.device = options, device",
+        "assert not options.deadlines_s; self.options, self.device = options, device",
+    )
+    assert run_rank(_loaded(installed, PLATFORM + noting), (0,), 0, tmp_path) == 0.0
+
+
 def test_a_communicator_that_cannot_be_made_is_a_failure_with_its_reason(
     installed: Installed, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ FULL = CapabilityFile(
             ),
             has_own_checks=True,
             library="acme-kernels",
+            features=frozenset({"mm.bf16"}),
             layouts=(
                 DeclaredLayout(
                     name="acme/blocked",
@@ -118,6 +119,7 @@ FULL = CapabilityFile(
     ),
     graph=GraphSupport(GraphLevel.PIECEWISE, max_graphs=40, sizes=(8,)),
     environment={"ACME_FAST": "1", "ACME_SLOW": None},
+    assumed=("64 GiB of memory",),
 )
 SMALLEST: dict[str, Any] = {
     "format": "dougong-capabilities",

@@ -35,7 +35,9 @@ def backend(declared: DeclaredAttention) -> DeclaredBackend:
 
 
 def test_it_answers_as_its_limits_say() -> None:
-    declared = backend(DeclaredAttention(limits=LIMITS, library="acme-kernels"))
+    features = frozenset({"acme.wide"})
+    declared = backend(DeclaredAttention(limits=LIMITS, library="acme-kernels", features=features))
+    assert declared.features == features
     assert declared.supports(REQUEST)
     refused = declared.supports(replace(REQUEST, head_dim=256))
     assert refused.reason == "head size 256; takes at most 128"

@@ -45,6 +45,28 @@ def test_a_missing_library_passes_a_backend_over_once_it_was_tried() -> None:
         assert "plain torch" in made.fallbacks[0].cost_hint
 
 
+def test_a_backend_of_other_families_is_passed_over_whatever_is_loaded() -> None:
+    class Wide(PaperBackend):
+        features = frozenset({"paper.wide", "paper.deep"})
+
+    backends = (Wide("paper/wide", library="kit"), PaperBackend("reference/torch"))
+    for kernels in (None, KernelReport(loaded=("kit 2.1",)), KernelReport()):
+        offered = {"kernels": kernels}
+        made = planned(
+            *backends, candidates=offered, claims={"features": frozenset({"paper.deep"})}
+        )
+        assert names(made) == [("reference/torch", None)]
+        (passed_over,) = made.attention[0].passed_over
+        assert passed_over.reason == "needs paper.wide, which this device does not claim"
+        (fallback,) = made.fallbacks
+        assert "reference/torch runs, not paper/wide: needs paper.wide" in fallback.reason
+    other = planned(Wide("paper/wide"), PaperBackend("paper/other"))
+    assert names(other) == [("paper/other", None)]
+    assert other.fallbacks == (), "it is of another family, and nothing more general runs"
+    claimed = {"features": frozenset({"paper.wide", "paper.deep"})}
+    assert names(planned(*backends, claims=claimed)) == [("paper/wide", None)]
+
+
 def test_a_backend_that_failed_is_passed_over_and_an_explicit_one_refused() -> None:
     backends = (PaperBackend("paper/fast"), PaperBackend("reference/torch"))
     failed = {"failed_backends": {"paper/fast": "illegal address"}}

@@ -19,7 +19,7 @@ def test_a_platform_that_is_not_here_can_be_asked(installed: Installed) -> None:
     assert loaded.platform.claims("fake1").dtypes == ("float32",)
     assert loaded.selection.devices == ()
     assert loaded.selection.reasons == (
-        "platform fake: described by a capability file (not here: no /dev/fake0)",
+        "platform fake: described, no device asked (not here: no /dev/fake0)",
     )
 
 

@@ -24,6 +24,7 @@ def test_the_answers_are_the_backends_own() -> None:
         assert isinstance(asked, AskedBackend)
         own = asked._backend
         assert (asked.name, asked.library, asked.limits) == (name, own.library, own.limits)
+        assert asked.features == own.features
         assert asked.supports(request) == own.supports(request)
         assert asked.kv_layout(spec) == own.kv_layout(spec)
         assert asked.graph_support() == own.graph_support()

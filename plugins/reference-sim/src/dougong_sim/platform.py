@@ -23,10 +23,11 @@ from dougong.contracts import (
     Fault,
     KernelReport,
     Platform,
+    read_claims,
+    read_families,
 )
 
 from dougong_sim import driver
-from dougong_sim.claims import claims_of
 from dougong_sim.errors import classify
 
 KERNELS = "sim-kernels"
@@ -48,8 +49,12 @@ class SimPlatform(Platform):
 
     def claims(self, arch: str) -> Claims:
         """What a family can do, from the data file; less what the driver was told not to do."""
-        claims = claims_of(arch)
+        claims = read_claims("dougong_sim", arch)
         return claims if driver.runs_behind_host() else replace(claims, async_execution=False)
+
+    def families(self) -> Sequence[str]:
+        """Those of the data file."""
+        return read_families("dougong_sim")
 
     def facts(self, device_index: int) -> DeviceFacts:
         """What one device measures, as its driver tells."""

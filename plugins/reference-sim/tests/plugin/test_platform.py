@@ -25,6 +25,12 @@ def test_an_unknown_family_gets_what_holds_for_all_and_is_told_so() -> None:
     assert not unknown.graph_capture
 
 
+def test_every_family_that_is_listed_is_one_that_is_known() -> None:
+    families = SimPlatform().families()
+    assert "sim1" in families
+    assert not any(SimPlatform().claims(family).is_generic for family in families)
+
+
 def test_a_simulation_says_that_it_is_one_whatever_the_family() -> None:
     for arch in ("sim1", "sim9"):
         assert "device.double" in SimPlatform().claims(arch).features
