@@ -19,7 +19,7 @@ from dougong.ops import CustomOp
 from tests.architecture.model_arithmetic import find
 from tests.architecture.model_watch import Watch, watching
 from tests.support.model_harness import ModelHarness
-from tests.support.tiny_models import random_weights, tiny_config
+from tests.support.tiny_models import tiny_config
 
 MODELS = Path(__file__).parents[2] / "src" / "dougong" / "models"
 
@@ -27,6 +27,7 @@ MODELS = Path(__file__).parents[2] / "src" / "dougong" / "models"
 ALLOWED: Mapping[tuple[str, str | None], str] = {
     ("rotary.py", None): "turns the config's numbers into the rotary op's table, once, on the host",
     ("loader.py", ".copy_()"): "fills parameters that do not lie on the host, at load",
+    ("loader.py", ".add_()"): "adds the 1 of norms that multiply by 1 + w, at load",
 }
 
 PLANTED = {
@@ -115,9 +116,10 @@ def test_a_file_that_may_compute_anything_defines_no_model() -> None:
 def made(cls: type[CausalLM], **changes: Any) -> CausalLM:
     config = tiny_config(**changes)
     model = build_model(cls, config, torch.float32, torch.device("cpu"))
-    weights = random_weights(config)
-    for name, target in model.weight_targets().items():
-        target.view.copy_(weights[name])
+    generator = torch.Generator().manual_seed(0)
+    for target in model.weight_targets().values():
+        shape = target.view.shape
+        target.view.copy_(torch.randn(shape, generator=generator) / shape[-1] ** 0.5)
     return model
 
 
@@ -133,8 +135,19 @@ def watched(model: CausalLM) -> Watch:
 
 # architecture: what its tiny config has beside the usual
 CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "Gemma3ForCausalLM": {
+        "head_dim": 16,
+        "sliding_window": 5,
+        "sliding_window_pattern": 2,
+        "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 5.0,
+    },
+    "GraniteForCausalLM": {"residual_multiplier": 0.5, "attention_bias": True},
     "LlamaForCausalLM": {"attention_bias": True, "mlp_bias": True},
     "MistralForCausalLM": {"sliding_window": 5, "tie_word_embeddings": True},
+    "Phi3ForCausalLM": {"sliding_window": 5, "partial_rotary_factor": 0.5},
+    "Qwen2ForCausalLM": {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1},
+    "Qwen3ForCausalLM": {"head_dim": 32, "attention_bias": True},
 }
 
 

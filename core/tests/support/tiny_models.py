@@ -51,8 +51,17 @@ ROPE_KINDS: Mapping[str, Mapping[str, Any]] = {
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64,
     },
+    "longrope": {
+        "rope_type": "longrope",
+        "short_factor": [1.0 + 0.1 * pair for pair in range(8)],
+        "long_factor": [2.0 + 0.7 * pair for pair in range(8)],
+        "original_max_position_embeddings": 64,
+    },
 }
-"""``rope_parameters`` of every kind that is known; ``rope_theta`` is 10000 where none is given."""
+"""``rope_parameters`` of every kind that is known; ``rope_theta`` is 10000 where none is given.
+
+Factors of single waves are for heads of 16.
+"""
 
 
 def tiny_config(**changes: Any) -> dict[str, Any]:

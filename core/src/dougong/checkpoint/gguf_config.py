@@ -30,11 +30,21 @@ _OPTIONAL = {
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
     "rope.freq_base": "rope_theta",
+    "rope.freq_base_swa": "rope_local_base_freq",
     "expert_count": "num_experts",
     "expert_used_count": "num_experts_per_tok",
     "expert_feed_forward_length": "moe_intermediate_size",
     "vocab_size": "vocab_size",
 }
+_OPTIONAL_OF = {
+    "granite": {
+        "attention.scale": "attention_multiplier",
+        "embedding_scale": "embedding_multiplier",
+        "residual_scale": "residual_multiplier",
+        "logit_scale": "logits_scaling",
+    }
+}
+_LAYERS_OF_GEMMA3_27B = 62
 _MODEL_TYPES = {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
 _ARCHITECTURES = {
     "gemma3_text": "Gemma3ForCausalLM",
@@ -104,7 +114,8 @@ def _facts(header: GGUFHeader) -> dict[str, Any]:
             f"{header.path} lacks the metadata {', '.join(missing)} of its architecture "
             f"{header.architecture!r}. Convert the model again with a current converter."
         )
-    facts = {hf: header.value(key) for key, hf in (_REQUIRED | _OPTIONAL).items()}
+    names = _REQUIRED | _OPTIONAL | _OPTIONAL_OF.get(header.architecture, {})
+    facts = {hf: header.value(key) for key, hf in names.items()}
     return {key: _plain(key, value, header) for key, value in facts.items() if value is not None}
 
 
@@ -128,7 +139,13 @@ def _fill_from_entries(
     rotary_dim = header.value("rope.dimension_count")
     if "head_dim" not in config and rotary_dim and header.architecture == "llama":
         config["head_dim"] = rotary_dim
-    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    width = config["hidden_size"] // config["num_attention_heads"]
+    config.setdefault("head_dim", width)
+    if rotary_dim and header.architecture == "phi3":
+        config["partial_rotary_factor"] = rotary_dim / config["head_dim"]
+    if header.architecture == "gemma3":  # not stored: llama.cpp, too, knows the largest by its size
+        is_largest = config["num_hidden_layers"] == _LAYERS_OF_GEMMA3_27B
+        config["query_pre_attn_scalar"] = width if is_largest else config["head_dim"]
     if embedding := entries.get("token_embd.weight"):
         config["vocab_size"] = embedding.shape[0]
     config.setdefault("vocab_size", len(header.metadata.get("tokenizer.ggml.tokens", ())))
@@ -144,6 +161,8 @@ def _rope_scaling(
         return llama3_rope(
             _read_floats(freqs), config["head_dim"], config["rope_theta"], freqs.path
         )
+    if (long := entries.get("rope_factors_long.weight")) is not None:
+        return _longrope(header, long, entries.get("rope_factors_short.weight"))
     kind = header.value("rope.scaling.type")
     if kind is None and (factor := header.value("rope.scale_linear")) not in (None, 1.0):
         return {"rope_type": "linear", "factor": shortest_float32(factor)}
@@ -154,6 +173,24 @@ def _rope_scaling(
         if (value := header.value(f"rope.scaling.{stored}")) is not None:
             scaling[key] = shortest_float32(value) if isinstance(value, float) else value
     return scaling
+
+
+def _longrope(header: GGUFHeader, long: TensorHeader, short: TensorHeader | None) -> dict[str, Any]:
+    original = header.value("rope.scaling.original_context_length")
+    if short is None or original is None:
+        raise CheckpointError(
+            f"{long.path} has {long.stored_name}, but not rope_factors_short.weight and the "
+            "original context length that belong to it. Convert the model again with a current "
+            "converter."
+        )
+    scaling = {
+        "rope_type": "longrope",
+        "long_factor": [shortest_float32(factor) for factor in _read_floats(long)],
+        "short_factor": [shortest_float32(factor) for factor in _read_floats(short)],
+        "original_max_position_embeddings": original,
+    }
+    stretch = header.value("rope.scaling.attn_factor")
+    return scaling if stretch is None else {**scaling, "attention_factor": stretch}
 
 
 def _read_floats(entry: TensorHeader) -> tuple[float, ...]:

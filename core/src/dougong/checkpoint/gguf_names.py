@@ -32,9 +32,13 @@ _BLOCK = {
     "ffn_gate_inp": "mlp.gate",
 }
 _BLOCK_WITH_FOUR_NORMS = {**_BLOCK, "ffn_norm": "pre_feedforward_layernorm"}
-_FOUR_NORMS = frozenset({"gemma2", "gemma3"})
+_BLOCKS = {
+    "gemma2": _BLOCK_WITH_FOUR_NORMS,
+    "gemma3": _BLOCK_WITH_FOUR_NORMS,
+    "phi3": {**_BLOCK, "ffn_up": "mlp.gate_up_proj"},
+}
 _NORMS_STORED_PLUS_ONE = frozenset({"gemma", "gemma2", "gemma3"})
-_ROTARY_HALVES_INTERLEAVED = frozenset({"llama"})
+_ROTARY_HALVES_INTERLEAVED = frozenset({"llama", "granite"})
 _SETTINGS = frozenset({"rope_freqs", "rope_factors_long", "rope_factors_short"})
 _BLOCK_NAME = re.compile(r"blk\.(\d+)\.(.+)\.(weight|bias)")
 _QUERY_OR_KEY = re.compile(r"blk\.\d+\.attn_([qk])\.(weight|bias)")
@@ -54,7 +58,7 @@ def hf_tensor_name(name: str, architecture: str) -> str:
     part = match[2] if match else stem
     if part in _SETTINGS:
         return ""
-    blocks = _BLOCK_WITH_FOUR_NORMS if architecture in _FOUR_NORMS else _BLOCK
+    blocks = _BLOCKS.get(architecture, _BLOCK)
     if match is None or part not in blocks:
         return name
     return f"model.layers.{match[1]}.{blocks[part]}.{match[3]}"
@@ -63,8 +67,8 @@ def hf_tensor_name(name: str, architecture: str) -> str:
 def interleaved_projection(name: str, architecture: str) -> str | None:
     """``"q"`` or ``"k"`` if a GGUF tensor's rows alternate between the two rotary halves.
 
-    Converters store llama's q and k rows of each head as 0, d/2, 1, d/2+1, ... for llama.cpp's
-    pairwise rotation; Hugging Face rotates halves, so the order must be undone. Other
+    Converters store these families' q and k rows of each head as 0, d/2, 1, d/2+1, ... for
+    llama.cpp's pairwise rotation; Hugging Face rotates halves, so the order must be undone. Other
     architectures keep their rows.
     """
     match = _QUERY_OR_KEY.fullmatch(name)

@@ -13,6 +13,7 @@ _WITHOUT_ATTENTION = frozenset({"linear_attention", "mamba", "conv", "recurrent"
 # Every how many layers one sees everything, where a family's files may leave it unsaid.
 _PATTERNS: Mapping[str, int] = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4}
 _WINDOW_MUST_BE_ASKED_FOR = ("qwen2", "qwen3")  # their files may state a window and not use it
+_UNSTATED_FIRST_LAYER = 28  # with a window, where these families' files ask for one
 
 
 def describe_attention_layers(
@@ -57,8 +58,11 @@ def _window(config: Mapping[str, Any]) -> int | None:
 
 
 def _uses_window(config: Mapping[str, Any]) -> bool:
-    must_ask = str(config.get("model_type", "")).startswith(_WINDOW_MUST_BE_ASKED_FOR)
-    return bool(config.get("use_sliding_window", not must_ask))
+    return bool(config.get("use_sliding_window", not _must_ask(config)))
+
+
+def _must_ask(config: Mapping[str, Any]) -> bool:
+    return str(config.get("model_type", "")).startswith(_WINDOW_MUST_BE_ASKED_FOR)
 
 
 def _layer_types(config: Mapping[str, Any], num_layers: int) -> Sequence[str]:
@@ -75,8 +79,17 @@ def _layer_types(config: Mapping[str, Any], num_layers: int) -> Sequence[str]:
         ]
     if pattern:
         return [_FULL if (index + 1) % pattern == 0 else _SLIDING for index in range(num_layers)]
-    first = int(config.get("max_window_layers") or 0) if config.get("use_sliding_window") else 0
+    first = _first_layer_with_window(config)
     return [_SLIDING if index >= first else _FULL for index in range(num_layers)]
+
+
+def _first_layer_with_window(config: Mapping[str, Any]) -> int:
+    if not config.get("use_sliding_window"):
+        return 0
+    stated = config.get("max_window_layers")
+    if stated is None and _must_ask(config):
+        return _UNSTATED_FIRST_LAYER
+    return int(stated or 0)
 
 
 def _checked(kinds: list[str], num_layers: int) -> list[str]:

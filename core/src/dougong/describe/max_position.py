@@ -11,6 +11,8 @@ _LENGTH_NAMES = (
 _STRETCHING = ("linear", "dynamic", "yarn")
 """Kinds of scaling whose ``factor`` comes on top of the stated length; with the others
 (``llama3``, ``longrope``) the stated length has it already."""
+_STATED_AFTER_SCALING = ("gemma3",)
+"""Families whose stated length has any scaling already."""
 
 
 def resolve_max_position(hf_config: Mapping[str, Any]) -> tuple[int, str] | None:
@@ -22,7 +24,8 @@ def resolve_max_position(hf_config: Mapping[str, Any]) -> tuple[int, str] | None
     scaling = hf_config.get("rope_scaling") or {}
     kind = str(scaling.get("rope_type") or scaling.get("type") or "default")
     factor = float(scaling.get("factor") or 1.0)
-    if kind not in _STRETCHING or factor <= 1.0:
+    is_stretched = str(hf_config.get("model_type", "")).startswith(_STATED_AFTER_SCALING)
+    if kind not in _STRETCHING or factor <= 1.0 or is_stretched:
         return length, f"{name}={length} of the checkpoint"
     original = int(scaling.get("original_max_position_embeddings") or length)
     stretched = int(original * factor)

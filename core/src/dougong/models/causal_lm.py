@@ -20,10 +20,12 @@ class WeightTarget:
     Attributes:
         parameter: A whole parameter of the model, such as a fused projection.
         rows: The part of its first axis that this tensor fills; ``None``: all of it.
+        added: The loader adds it to what the checkpoint says: 1 for norms that multiply by 1 + w.
     """
 
     parameter: torch.Tensor
     rows: slice | None = None
+    added: float = 0.0
 
     @property
     def view(self) -> torch.Tensor:

@@ -23,9 +23,13 @@ class DecoderSettings:
     """Geometry and options of every layer; field names are the config's.
 
     Attributes:
-        attention_bias: Whether all four attention projections have a bias.
+        attention_bias: Whether the projections to q, k and v have a bias.
+        output_bias: Whether the projection of what attention found has one.
         mlp_bias: Whether the three MLP projections have one.
-        sliding_window: Tokens a query sees, itself included; ``None``: all.
+        has_qk_norm: Whether each head of q and of k is normalised before it is rotated.
+        attention_scale: Factor of ``q @ k``.
+        attention_soft_cap: Cap on scores; ``None``: none.
+        sliding_windows: Of each layer the tokens a query sees, itself included; ``None``: all.
         rotary: Rotary settings.
     """
 
@@ -39,8 +43,12 @@ class DecoderSettings:
     hidden_act: str
     rms_norm_eps: float
     attention_bias: bool
+    output_bias: bool
     mlp_bias: bool
-    sliding_window: int | None
+    has_qk_norm: bool
+    attention_scale: float
+    attention_soft_cap: float | None
+    sliding_windows: tuple[int | None, ...]
     tie_word_embeddings: bool
     rotary: RotarySettings
 
@@ -48,25 +56,31 @@ class DecoderSettings:
     def read(cls, hf_config: Mapping[str, Any]) -> Self:
         """Read a Llama config; absent options have `transformers`' defaults for Llama.
 
+        Relatives read it so too, with what they have fixed put in its place, and replace what
+        Llama does not have.
+
         Raises:
             ConfigError: Sizes are missing or do not fit each other; all problems in one message.
         """
         sizes = _read_sizes(hf_config)
         heads, hidden = sizes["num_attention_heads"], sizes["hidden_size"]
         head_dim = int(hf_config.get("head_dim") or hidden // heads)
-        rotary = read_rotary_settings(hf_config, head_dim)
-        _check_whole_heads(rotary, head_dim)
+        attention_bias = bool(hf_config.get("attention_bias", False))
         return cls(
             **sizes,
             num_key_value_heads=_read_kv_heads(hf_config, heads),
             head_dim=head_dim,
             hidden_act=str(hf_config.get("hidden_act", "silu")),
             rms_norm_eps=float(hf_config.get("rms_norm_eps", 1e-6)),
-            attention_bias=bool(hf_config.get("attention_bias", False)),
+            attention_bias=attention_bias,
+            output_bias=attention_bias,
             mlp_bias=bool(hf_config.get("mlp_bias", False)),
-            sliding_window=None,
+            has_qk_norm=False,
+            attention_scale=head_dim**-0.5,
+            attention_soft_cap=None,
+            sliding_windows=(None,) * sizes["num_hidden_layers"],
             tie_word_embeddings=bool(hf_config.get("tie_word_embeddings", False)),
-            rotary=rotary,
+            rotary=read_rotary_settings(hf_config, head_dim),
         )
 
 
@@ -95,11 +109,17 @@ def _read_kv_heads(hf_config: Mapping[str, Any], num_heads: int) -> int:
     return num_kv_heads
 
 
-def _check_whole_heads(rotary: RotarySettings, head_dim: int) -> None:
-    if rotary.rotary_dim != head_dim:
+def check_whole_heads(settings: DecoderSettings) -> None:
+    """Refuse a config that rotates a part of each head, where the family's own code never does.
+
+    Raises:
+        ConfigError: It does.
+    """
+    rotary_dim, head_dim = settings.rotary.rotary_dim, settings.head_dim
+    if rotary_dim != head_dim:
         raise ConfigError(
-            f"The config rotates only {rotary.rotary_dim} of {head_dim} elements of each head "
-            "(partial_rotary_factor). Llama's own code rotates whole heads whatever that key says, "
-            "so which one the model was trained with is unknown. Remove the key, or use the "
+            f"The config rotates only {rotary_dim} of {head_dim} elements of each head "
+            "(partial_rotary_factor). This family's own code rotates whole heads whatever that key "
+            "says, so which one the model was trained with is unknown. Remove the key, or use the "
             "architecture that the model belongs to."
         )

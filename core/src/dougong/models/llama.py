@@ -10,7 +10,7 @@ from torch import nn
 
 from dougong.attention import Attention, AttentionStep
 from dougong.models.causal_lm import CausalLM, WeightTarget
-from dougong.models.decoder_settings import DecoderSettings
+from dougong.models.decoder_settings import DecoderSettings, check_whole_heads
 from dougong.models.rotary import make_table
 from dougong.models.rotary_settings import default_num_positions
 from dougong.ops import (
@@ -38,8 +38,7 @@ class LlamaForCausalLM(CausalLM):
         cos_sin = make_table(settings.rotary, num_positions)  # one for all layers
         self.embed_tokens = Embedding(settings.vocab_size, settings.hidden_size, dtype)
         self.layers = nn.ModuleList(
-            LlamaLayer(settings, index, cos_sin, dtype)
-            for index in range(settings.num_hidden_layers)
+            self.make_layer(settings, index, cos_sin) for index in range(settings.num_hidden_layers)
         )
         self.norm = FusedAddRMSNorm(settings.hidden_size, settings.rms_norm_eps, dtype)
         tied = self.embed_tokens if settings.tie_word_embeddings else None
@@ -48,7 +47,15 @@ class LlamaForCausalLM(CausalLM):
     @staticmethod
     def read_settings(hf_config: Mapping[str, Any]) -> DecoderSettings:
         """What distinguishes relatives of this family: how they read the config."""
-        return DecoderSettings.read(hf_config)
+        settings = DecoderSettings.read(hf_config)
+        check_whole_heads(settings)
+        return settings
+
+    def make_layer(
+        self, settings: DecoderSettings, layer_index: int, cos_sin: torch.Tensor
+    ) -> LlamaLayer:
+        """One layer; for relatives whose layers compute something else."""
+        return LlamaLayer(settings, layer_index, cos_sin, self.dtype)
 
     def forward(
         self, token_ids: torch.Tensor, positions: torch.Tensor, step: AttentionStep
@@ -117,7 +124,10 @@ class LlamaLayer(nn.Module):
 
 
 class LlamaAttention(nn.Module):
-    """Grouped-query attention with rotary positions; q, k and v come from one product."""
+    """Grouped-query attention with rotary positions; q, k and v come from one product.
+
+    Relatives' settings may norm each head of q and k, and choose scale, cap and window.
+    """
 
     def __init__(
         self,
@@ -131,12 +141,21 @@ class LlamaAttention(nn.Module):
         head_dim, hidden = settings.head_dim, settings.hidden_size
         self.rows = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim}
         self.qkv = Linear(hidden, sum(self.rows.values()), settings.attention_bias, dtype)
-        rotary_dim = settings.rotary.rotary_dim
-        self.norm_rope = QKVNormRope(heads, kv_heads, head_dim, rotary_dim, cos_sin, dtype)
-        self.attention = Attention(
-            layer_index, heads, kv_heads, head_dim, head_dim**-0.5, settings.sliding_window
+        rotary_dim, eps = settings.rotary.rotary_dim, settings.rms_norm_eps
+        norm_eps = eps if settings.has_qk_norm else None
+        self.norm_rope = QKVNormRope(
+            heads, kv_heads, head_dim, rotary_dim, cos_sin, dtype, norm_eps
         )
-        self.out = Linear(heads * head_dim, hidden, settings.attention_bias, dtype)
+        self.attention = Attention(
+            layer_index,
+            heads,
+            kv_heads,
+            head_dim,
+            settings.attention_scale,
+            settings.sliding_windows[layer_index],
+            settings.attention_soft_cap,
+        )
+        self.out = Linear(heads * head_dim, hidden, settings.output_bias, dtype)
 
     def __call__(
         self, x: torch.Tensor, positions: torch.Tensor, step: AttentionStep
@@ -150,6 +169,10 @@ class LlamaAttention(nn.Module):
         sizes = {f"{prefix}.{letter}_proj": rows for letter, rows in self.rows.items()}
         yield from stacked_targets(self.qkv, sizes)
         yield from stacked_targets(self.out, {f"{prefix}.o_proj": self.out.weight.shape[0]})
+        q_norm, k_norm = self.norm_rope.q_norm, self.norm_rope.k_norm
+        if q_norm is not None and k_norm is not None:
+            yield f"{prefix}.q_norm.weight", WeightTarget(q_norm.weight)
+            yield f"{prefix}.k_norm.weight", WeightTarget(k_norm.weight)
 
 
 class LlamaMLP(nn.Module):

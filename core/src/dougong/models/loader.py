@@ -83,7 +83,7 @@ def load_weights(
     _check_names_and_shapes(targets, source)
     for name in loading_progress(source, progress):
         if name in targets:
-            _fill(targets[name].view, source, name)
+            _fill(targets[name], source, name)
     return WeightLoadReport(
         num_tensors=len(targets),
         file_bytes=sum(source.num_bytes(name) for name in targets),
@@ -118,12 +118,15 @@ def load_model(
     return model, load_weights(model, source, progress)
 
 
-def _fill(view: torch.Tensor, source: TensorSource, name: str) -> None:
+def _fill(target: WeightTarget, source: TensorSource, name: str) -> None:
+    view = target.view
     with torch.inference_mode():
         if view.is_cpu:
             source.read_into(name, view)
         else:
             view.copy_(source.read(name, view.dtype))
+        if target.added:
+            view.add_(target.added)
 
 
 def _check_names_and_shapes(targets: Mapping[str, WeightTarget], source: TensorSource) -> None:

@@ -18,5 +18,7 @@ class MistralForCausalLM(LlamaForCausalLM):
     @staticmethod
     def read_settings(hf_config: Mapping[str, Any]) -> DecoderSettings:
         window = hf_config.get("sliding_window", _DEFAULT_WINDOW)
-        settings = DecoderSettings.read({**hf_config, "attention_bias": False, "mlp_bias": False})
-        return replace(settings, sliding_window=None if window is None else int(window))
+        without_biases = {**hf_config, "attention_bias": False, "mlp_bias": False}
+        settings = LlamaForCausalLM.read_settings(without_biases)
+        windows = (None if window is None else int(window),) * settings.num_hidden_layers
+        return replace(settings, sliding_windows=windows)

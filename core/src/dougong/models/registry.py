@@ -19,8 +19,13 @@ from dougong.models.causal_lm import CausalLM
 _CORE = "dougong"
 _BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
+        "Gemma3ForCausalLM": "dougong.models.gemma3:Gemma3ForCausalLM",
+        "GraniteForCausalLM": "dougong.models.granite:GraniteForCausalLM",
         "LlamaForCausalLM": "dougong.models.llama:LlamaForCausalLM",
         "MistralForCausalLM": "dougong.models.mistral:MistralForCausalLM",
+        "Phi3ForCausalLM": "dougong.models.phi3:Phi3ForCausalLM",
+        "Qwen2ForCausalLM": "dougong.models.qwen2:Qwen2ForCausalLM",
+        "Qwen3ForCausalLM": "dougong.models.qwen3:Qwen3ForCausalLM",
     }
 )
 _BUILT_IN_ALIASES: Mapping[str, str] = MappingProxyType(

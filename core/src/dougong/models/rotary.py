@@ -1,9 +1,10 @@
 """Rotary settings turned into the table that `RotaryEmbedding` reads.
 
 Frequencies and angles are those of `transformers` 5, computed in float32 on the host. A row of the
-table depends on its position alone, never on the length of a prompt, the batch, the chunk or the
-number of rows: a key that was cached stays right whoever reads it later. For that last bit, cosines
-and sines are taken in float64 and rounded; in float32, vector and remainder loops round unequally.
+table depends on its position, never on the length of a prompt, the batch or the chunk, and but for
+LongRoPE not on the number of rows: a key that was cached stays right whoever reads it later. For
+that last bit, cosines and sines are taken in float64 and rounded; in float32, vector and remainder
+loops round unequally.
 
 **Dynamic NTK** needs a rule for that, because `transformers` takes the frequencies of a forward
 call from the longest sequence in it. Here row ``p`` has the frequencies of a sequence that ends at
@@ -12,6 +13,13 @@ numbers equal `transformers`' at every position of a prompt within the original 
 token decoded after it, beyond the original length too. They differ for a prompt that is itself
 longer than the original length and is run in one call: there `transformers`' own answer depends on
 how the prompt was cut, and this table gives the answer of the cut into single tokens.
+
+**LongRoPE** has two sets of frequencies, for sequences within the original length and beyond it.
+`transformers` chooses anew in every call, and keys that were cached before a sequence grew over the
+border keep the other set. Here the table's length chooses once: an engine that admits sequences
+beyond the original length uses the long set for all, another one the short set. So the numbers
+equal `transformers`' for short sequences where ``max_model_len`` is within the original length, and
+for sequences beyond it where it is not.
 """
 
 from __future__ import annotations
@@ -44,7 +52,7 @@ def cos_sin_table(settings: RotarySettings, num_positions: int) -> torch.Tensor:
         the attention factor of the type.
     """
     with torch.device("cpu"):
-        frequencies, attention_factor = _FREQUENCIES[settings.rope_type](settings)
+        frequencies, attention_factor = _frequencies(settings, num_positions)
         positions = torch.arange(num_positions)
         angles = positions[:, None].float() * frequencies
         if settings.rope_type == "dynamic" and num_positions > settings.max_position_embeddings:
@@ -52,6 +60,12 @@ def cos_sin_table(settings: RotarySettings, num_positions: int) -> torch.Tensor:
             angles[settings.max_position_embeddings :] = _dynamic_angles(settings, beyond)
         wide = angles.double()
         return torch.cat((wide.cos().float(), wide.sin().float()), dim=-1) * attention_factor
+
+
+def _frequencies(settings: RotarySettings, num_positions: int) -> tuple[torch.Tensor, float]:
+    if settings.rope_type == "longrope":
+        return _longrope(settings, num_positions)
+    return _FREQUENCIES[settings.rope_type](settings)
 
 
 def _exponents(settings: RotarySettings) -> torch.Tensor:
@@ -87,7 +101,7 @@ def _yarn(settings: RotarySettings) -> tuple[torch.Tensor, float]:
     """YaRN (Peng et al. 2023, arXiv:2309.00071): slow waves interpolated, fast ones kept."""
     dim, theta = settings.rotary_dim, settings.theta
     original = settings.number("original_max_position_embeddings")
-    factor = _yarn_factor(settings, original)
+    factor = _stated_or_implied_factor(settings, original)
 
     def dimension_of(rotations: float) -> float:
         turns = math.log(original / (rotations * 2 * math.pi))
@@ -105,7 +119,7 @@ def _yarn(settings: RotarySettings) -> tuple[torch.Tensor, float]:
     return frequencies, _yarn_attention_factor(settings, factor)
 
 
-def _yarn_factor(settings: RotarySettings, original: float) -> float:
+def _stated_or_implied_factor(settings: RotarySettings, original: float) -> float:
     if settings.parameters.get("factor") is None:
         return settings.max_position_embeddings / original
     return settings.number("factor")
@@ -124,6 +138,22 @@ def _yarn_attention_factor(settings: RotarySettings, factor: float) -> float:
 
 def _yarn_mscale(factor: float, mscale: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+
+
+def _longrope(settings: RotarySettings, num_positions: int) -> tuple[torch.Tensor, float]:
+    """LongRoPE (Ding et al. 2024, arXiv:2402.13753): a factor of its own for every wave."""
+    original = settings.number("original_max_position_embeddings")
+    stretch = settings.factors("long_factor" if num_positions > original else "short_factor")
+    frequencies = 1.0 / (torch.tensor(stretch) * settings.theta ** _exponents(settings))
+    return frequencies, _longrope_attention_factor(settings, original)
+
+
+def _longrope_attention_factor(settings: RotarySettings, original: float) -> float:
+    stated = settings.parameters.get("attention_factor")
+    if stated is not None:
+        return float(stated)
+    factor = _stated_or_implied_factor(settings, original)
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
 
 
 def _llama3(settings: RotarySettings) -> tuple[torch.Tensor, float]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from dougong.errors import ConfigError
 
-ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3")
+ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 _DEFAULT_THETA = 10000.0
-_HAS_ORIGINAL_LENGTH = frozenset({"yarn", "llama3"})
+_HAS_ORIGINAL_LENGTH = frozenset({"yarn", "llama3", "longrope"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class RotarySettings:
     """What a config says about rotary embeddings, in one spelling.
 
     Attributes:
-        rope_type: ``"default"``, ``"linear"``, ``"dynamic"``, ``"yarn"`` or ``"llama3"``.
+        rope_type: One of `ROPE_TYPES`.
         rotary_dim: Leading elements of a head that are rotated.
         theta: Base of the wavelengths.
         max_position_embeddings: As the config states it.
@@ -31,6 +31,27 @@ class RotarySettings:
     theta: float
     max_position_embeddings: int
     parameters: Mapping[str, Any]
+
+    def factors(self, key: str) -> list[float]:
+        """One number per rotated pair, that this type cannot do without.
+
+        Raises:
+            ConfigError: They are missing, too many or too few, or no numbers.
+        """
+        values = self.parameters.get(key)
+        wanted = self.rotary_dim // 2
+        if not isinstance(values, list | tuple) or len(values) != wanted:
+            found = f"{len(values)} of them" if isinstance(values, list | tuple) else repr(values)
+            raise ConfigError(
+                f"rope_parameters: rope_type={self.rope_type!r} needs {wanted} numbers in {key!r}, "
+                f"found {found}. Correct the checkpoint's config.json."
+            )
+        if not all(isinstance(value, int | float) for value in values):
+            raise ConfigError(
+                f"rope_parameters: {key!r} must hold numbers, found {values!r}. "
+                "Correct the checkpoint's config.json."
+            )
+        return [float(value) for value in values]
 
     def number(self, key: str) -> float:
         """A number this type cannot do without.

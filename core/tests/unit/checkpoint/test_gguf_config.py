@@ -47,11 +47,69 @@ def test_what_gguf_metadata_leaves_out_is_read_off_the_tensors(tmp_path: Path) -
 
 
 def test_the_text_model_of_gemma3_has_its_hugging_face_name(tmp_path: Path) -> None:
-    metadata = {"gemma3.attention.key_length": 32, "gemma3.attention.sliding_window": 512}
+    metadata = {
+        "gemma3.attention.key_length": 32,
+        "gemma3.attention.sliding_window": 512,
+        "gemma3.rope.freq_base_swa": 5000.0,
+        "gemma3.final_logit_softcapping": 30.0,
+    }
     config = gguf_config(tmp_path / "m.gguf", architecture="gemma3", metadata=metadata)
     assert config["model_type"] == "gemma3_text"
     assert config["architectures"] == ["Gemma3ForCausalLM"]
     assert (config["head_dim"], config["sliding_window"]) == (32, 512)
+    assert config["rope_local_base_freq"] == 5000.0
+    assert config["final_logit_softcapping"] == 30.0
+
+
+@pytest.mark.parametrize(("num_layers", "scalar"), [(18, 32), (62, 16)])
+def test_gemma3_scales_queries_by_the_head_but_for_the_largest(
+    tmp_path: Path, num_layers: int, scalar: int
+) -> None:
+    shape = LLAMA_CONFIG | {"num_hidden_layers": num_layers}
+    metadata = {"gemma3.attention.key_length": 32}
+    config = gguf_config(
+        tmp_path / "m.gguf", architecture="gemma3", config=shape, metadata=metadata
+    )
+    assert config["query_pre_attn_scalar"] == scalar
+
+
+def test_granites_multipliers_have_their_hugging_face_names(tmp_path: Path) -> None:
+    scales = {"attention.scale": 0.25, "embedding_scale": 12.0, "residual_scale": 0.22}
+    metadata = {f"granite.{key}": value for key, value in (scales | {"logit_scale": 8.0}).items()}
+    config = gguf_config(tmp_path / "m.gguf", architecture="granite", metadata=metadata)
+    assert config["architectures"] == ["GraniteForCausalLM"]
+    names = ("attention", "embedding", "residual")
+    assert [config[f"{name}_multiplier"] for name in names] == [0.25, 12.0, 0.22]
+    assert config["logits_scaling"] == 8.0
+
+
+def test_phi3s_tables_of_factors_are_longrope_and_heads_may_turn_in_part(tmp_path: Path) -> None:
+    long, short = (np.arange(6, dtype=np.float32) + start for start in (2.5, 1))
+    tensors = {
+        **EMBEDDING,
+        "rope_factors_long.weight": (long, F32),
+        "rope_factors_short.weight": (short, F32),
+    }
+    metadata = {
+        "phi3.rope.dimension_count": 12,
+        "phi3.rope.scaling.original_context_length": 64,
+        "phi3.rope.scaling.attn_factor": 1.25,
+    }
+    config = gguf_config(tmp_path / "m.gguf", tensors, architecture="phi3", metadata=metadata)
+    assert config["rope_scaling"] == {
+        "rope_type": "longrope",
+        "long_factor": long.tolist(),
+        "short_factor": short.tolist(),
+        "original_max_position_embeddings": 64,
+        "attention_factor": 1.25,
+    }
+    assert config["partial_rotary_factor"] == 0.75
+
+
+def test_half_of_longropes_factors_are_refused(tmp_path: Path) -> None:
+    tensors = {**EMBEDDING, "rope_factors_long.weight": (np.ones(6, np.float32), F32)}
+    with pytest.raises(CheckpointError, match=r"not rope_factors_short\.weight"):
+        gguf_config(tmp_path / "m.gguf", tensors, architecture="phi3")
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,13 @@ def test_a_window_may_begin_at_a_layer() -> None:
     assert layer_windows(config, 4) == (None, None, 8, 8)
 
 
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
+def test_a_family_whose_window_begins_at_layer_28_unless_it_says(model_type: str) -> None:
+    config = {"model_type": model_type, "sliding_window": 8, "use_sliding_window": True}
+    assert layer_windows(config, 30) == (None,) * 28 + (8, 8)
+    assert layer_windows({**config, "max_window_layers": 0}, 1) == (8,)
+
+
 def test_a_family_that_must_ask_for_its_window_has_none_unasked() -> None:
     assert layer_windows({"model_type": "qwen2", "sliding_window": 8}, 1) == (None,)
 

@@ -37,5 +37,12 @@ def test_the_old_spelling_of_the_kind_is_read() -> None:
     assert length({"type": "linear", "factor": 2.0}) == 4096
 
 
+def test_gemma3_states_its_length_after_scaling() -> None:
+    scaling = {"rope_type": "linear", "factor": 8.0}
+    config = {"model_type": "gemma3_text", "max_position_embeddings": 131_072}
+    found = resolve_max_position({**config, "rope_scaling": scaling})
+    assert found == (131_072, "max_position_embeddings=131072 of the checkpoint")
+
+
 def test_no_stated_length_is_none() -> None:
     assert resolve_max_position({}) is None

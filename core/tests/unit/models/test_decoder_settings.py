@@ -4,6 +4,7 @@ import pytest
 
 from dougong.errors import ConfigError
 from dougong.models.decoder_settings import DecoderSettings
+from dougong.models.llama import LlamaForCausalLM
 from dougong.models.mistral import MistralForCausalLM
 from tests.support.tiny_models import tiny_config
 
@@ -40,18 +41,18 @@ def test_kv_heads_that_cannot_be_shared_evenly_are_refused() -> None:
 
 def test_llama_with_partly_rotated_heads_is_refused_as_ambiguous() -> None:
     with pytest.raises(ConfigError, match="8 of 16 elements"):
-        DecoderSettings.read(tiny_config(partial_rotary_factor=0.5))
+        LlamaForCausalLM.read_settings(tiny_config(partial_rotary_factor=0.5))
 
 
 def test_llama_knows_no_window() -> None:
-    assert DecoderSettings.read(tiny_config(sliding_window=8)).sliding_window is None
+    assert DecoderSettings.read(tiny_config(sliding_window=8)).sliding_windows == (None, None)
 
 
 def test_mistral_reads_its_window_and_no_biases() -> None:
     config = tiny_config(attention_bias=True, mlp_bias=True)
     read = MistralForCausalLM.read_settings
-    assert read({**config, "sliding_window": 8}).sliding_window == 8
-    assert read({**config, "sliding_window": None}).sliding_window is None
-    assert read(config).sliding_window == 4096
+    assert read({**config, "sliding_window": 8}).sliding_windows == (8, 8)
+    assert read({**config, "sliding_window": None}).sliding_windows == (None, None)
+    assert read(config).sliding_windows == (4096, 4096)
     assert not read(config).attention_bias
     assert not read(config).mlp_bias

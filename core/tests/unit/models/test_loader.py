@@ -66,6 +66,21 @@ def test_every_tensor_reaches_its_place_in_file_order_and_without_a_copy() -> No
         assert torch.equal(target.view, weights[name]), name
 
 
+def test_what_a_target_asks_to_add_is_added_after_conversion() -> None:
+    class Shifted(LlamaForCausalLM):
+        def weight_targets(self) -> Mapping[str, WeightTarget]:
+            targets = dict(super().weight_targets())
+            targets["model.norm.weight"] = WeightTarget(self.norm.weight, added=1.0)
+            return targets
+
+    weights = random_weights(tiny_config())
+    model = build_model(Shifted, tiny_config(), torch.bfloat16, CPU)
+    load_weights(model, MemorySource(weights))
+    norm, other = (model.get_parameter(f"{name}.weight") for name in ("norm.norm", "lm_head"))
+    assert torch.equal(norm, weights["model.norm.weight"].bfloat16() + 1)
+    assert torch.equal(other, weights["lm_head.weight"].bfloat16())
+
+
 def test_tensors_are_converted_to_the_models_dtype() -> None:
     weights = random_weights(tiny_config())
     model = build(torch.bfloat16)

@@ -60,6 +60,13 @@ def test_a_row_does_not_depend_on_how_many_follow() -> None:
         assert torch.equal(table(config, 80), table(config)[:80])
 
 
+def test_an_engine_within_longropes_original_length_uses_the_short_set() -> None:
+    config = tiny_config(rope_parameters=ROPE_KINDS["longrope"])
+    theirs = their_table(their_llama(config), list(range(64)))
+    torch.testing.assert_close(table(config, 64), theirs, rtol=0, atol=2e-6)
+    assert (table(config, 65)[:64] - theirs).abs().max() > 0.1
+
+
 @pytest.mark.parametrize("share", [0.5, 0.75])
 def test_a_part_of_each_head_may_be_rotated(share: float) -> None:
     config = tiny_config(partial_rotary_factor=share)

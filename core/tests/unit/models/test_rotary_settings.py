@@ -41,9 +41,22 @@ def test_a_config_that_says_nothing_means_plain_rotation_with_the_common_base() 
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    config = tiny_config(rope_parameters={"rope_type": "longrope", "factor": 2.0})
-    with pytest.raises(ConfigError, match=r"'longrope'.*default, linear, dynamic, yarn, llama3"):
+    config = tiny_config(rope_parameters={"rope_type": "ntk", "factor": 2.0})
+    with pytest.raises(
+        ConfigError, match=r"'ntk'.*default, linear, dynamic, yarn, llama3, longrope"
+    ):
         read_rotary_settings(config, HEAD_DIM)
+
+
+@pytest.mark.parametrize(
+    ("factors", "told"),
+    [(None, "found None"), ([1.0] * 7, "found 7 of them"), ([1.0] * 7 + ["1"], "hold numbers")],
+)
+def test_longrope_without_a_factor_for_every_wave_is_refused(factors: object, told: str) -> None:
+    rope = {**ROPE_KINDS["longrope"], "long_factor": factors}
+    settings = read_rotary_settings(tiny_config(rope_parameters=rope), HEAD_DIM)
+    with pytest.raises(ConfigError, match=told):
+        cos_sin_table(settings, 65)
 
 
 def test_settings_per_layer_type_are_refused() -> None:
