@@ -21,6 +21,12 @@ from dougong_conformance.requirements import Level
 FORMAT = "conformance-record/1"
 RECORD_FILE = "record.json"
 
+DOUBLE_FEATURE = "device.double"
+"""Claimed by a device that stands for another one."""
+
+REPLACED_RUNTIME_FEATURE = "device.double.replaced_runtime"
+"""Claimed beside it where not even the vendor's runtime ran: another platform's took its place."""
+
 
 class ProfileVerdict(StrEnum):
     """What is said of a profile as a whole."""
@@ -217,6 +223,11 @@ class Header:
     repeats: int = 1
     started: str = ""
     is_double: bool = False
+
+    @property
+    def is_runtime_replaced(self) -> bool:
+        """The double has no runtime of the vendor's either (`REPLACED_RUNTIME_FEATURE`)."""
+        return REPLACED_RUNTIME_FEATURE in (self.claims.get("features") or ())
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; every field is there."""

@@ -36,8 +36,21 @@ def limit(session: Session) -> int:
 
 
 @procedure("memory.hold")
-def hold(session: Session, name: str, num_bytes: int, device_index: int | None = None) -> int:
+def hold(
+    session: Session,
+    name: str,
+    num_bytes: int,
+    device_index: int | None = None,
+    in_one: bool = False,
+) -> int:
     """Take memory, write all of it and keep it until it is dropped.
+
+    Args:
+        session: The plugin.
+        name: To drop it by.
+        num_bytes: To take.
+        device_index: Where; ``None``: on the session's device.
+        in_one: As one piece, for allocators that round every piece up.
 
     Returns:
         Bytes that are held.
@@ -47,7 +60,9 @@ def hold(session: Session, name: str, num_bytes: int, device_index: int | None =
     session.kept[name] = pieces
     left = num_bytes
     while left > 0:
-        piece = torch.empty(min(left, _PIECE_BYTES), dtype=torch.uint8, device=device)
+        piece = torch.empty(
+            left if in_one else min(left, _PIECE_BYTES), dtype=torch.uint8, device=device
+        )
         pieces.append(piece.fill_(1))
         left -= piece.numel()
     session.runtime.synchronize()

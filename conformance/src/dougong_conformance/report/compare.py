@@ -119,6 +119,8 @@ def _obstacles(old: Report, new: Report) -> Iterator[str]:
         yield f"they are by specifications {first.spec_version} and {second.spec_version}"
     if first.is_double != second.is_double:
         yield "one ran on a device double and the other one on a device"
+    if first.is_runtime_replaced != second.is_runtime_replaced:
+        yield "the vendor's runtime was replaced in one of them"
     if first.selection != second.selection:
         yield "they were not asked for the same cases"
     for name, report in (("old", old), ("new", new)):

@@ -1,14 +1,15 @@
 """The verification ladder: what is proved about a wheel, rung by rung, and by what evidence.
 
-A run of the suite gives L3 on a device double and L6 on a chip. The other rungs come from evidence
-files, which the vendor's own tests write into ``evidence`` beside the report. Nothing is inferred:
-a rung without evidence says so, and a higher rung says nothing of a lower one.
+A run of the suite gives L3 on a device double and L6 on a chip; on a double whose runtime is
+another platform's it gives neither, and the report says what it was. The other rungs come from
+evidence files, which the vendor's own tests write into ``evidence`` beside the report. Nothing is
+inferred: a rung without evidence says so, and a higher rung says nothing of a lower one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -35,6 +36,9 @@ MEANINGS: Mapping[str, str] = {
 }
 """Rung → what it says, lowest first."""
 
+BESIDE = "beside"
+"""In place of a rung, in an evidence file: worth knowing, and proof of no rung."""
+
 FROM_FILES = ("L0", "L1", "L2", "L4", "L5")
 """Rungs that the vendor's own tests give evidence of; the others need a run of the suite."""
 
@@ -48,7 +52,7 @@ class Evidence:
     """What one test run of the vendor showed.
 
     Attributes:
-        rung: ``"L0"``; one of `FROM_FILES`.
+        rung: ``"L0"``; one of `FROM_FILES`, or `BESIDE`.
         what: One sentence with numbers: ``"87 of 87 calls bind to the schemas of acme 8.1"``.
         command: That shows it again.
         when: ISO 8601.
@@ -96,7 +100,7 @@ def climb(record: RunRecord, evidence: Iterable[Evidence] = ()) -> tuple[Rung, .
     """Every rung, lowest first."""
     known = tuple(evidence)
     return tuple(
-        _from_files(name, [one for one in known if one.rung == name])
+        of_files(name, [one for one in known if one.rung == name])
         if name in FROM_FILES
         else _from_run(name, record)
         for name in MEANINGS
@@ -153,7 +157,8 @@ def _validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
-def _from_files(name: str, evidence: list[Evidence]) -> Rung:
+def of_files(name: str, evidence: Sequence[Evidence]) -> Rung:
+    """A rung as the evidence files of it have it."""
     has_failed = any(one.result != "passed" for one in evidence)
     state = "failed" if has_failed else "reached" if evidence else NO_EVIDENCE
     return Rung(
@@ -186,6 +191,17 @@ def _from_run(name: str, record: RunRecord) -> Rung:
 
 
 def _on_double(record: RunRecord) -> tuple[str, str]:
+    state, sentence = _engine_on_double(record)
+    if not record.header.is_runtime_replaced:
+        return state, sentence
+    device = record.header.facts.get("device_type") or "another platform's"
+    return NO_EVIDENCE, (
+        f"engine on the simulated device ({device}); the vendor's runtime was replaced, so that "
+        f"this is no rung: {sentence}"
+    )
+
+
+def _engine_on_double(record: RunRecord) -> tuple[str, str]:
     summary = record.footer.profiles.get("engine")
     greedy = [one for one in record.results if one.profile == "engine" and "greedy" in one.id]
     if summary is None or not greedy:

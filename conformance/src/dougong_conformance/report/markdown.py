@@ -174,7 +174,7 @@ def _ladder(report: Report) -> Iterator[str]:
     for one in report.ladder:
         told = _cell("; ".join(one.evidence)) if one.evidence else ""
         yield f"| {one.name} | {one.meaning} | {SYMBOLS[one.state]} {one.state} | {told} |"
-    yield from (f"\n{_cell(text)}" for text in report.evidence_problems)
+    yield from (f"\n{_cell(text)}" for text in (*report.beside_ladder, *report.evidence_problems))
 
 
 def _not_claimed(report: Report) -> Iterator[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dougong_conformance.outcomes import BAD, Outcome
-from dougong_conformance.report.ladder import Evidence, Rung, climb, read_evidence
+from dougong_conformance.report.ladder import BESIDE, Evidence, Rung, climb, read_evidence
 from dougong_conformance.report.tally import (
     State,
     Tally,
@@ -65,6 +65,15 @@ class Report:
     def ladder(self) -> tuple[Rung, ...]:
         """Every rung, lowest first."""
         return climb(self.record, self.evidence)
+
+    @property
+    def beside_ladder(self) -> tuple[str, ...]:
+        """What the vendor's tests showed that reaches no rung."""
+        return tuple(
+            f"Beside the ladder, no rung: {one.what} ({one.result}, {one.when}; {one.file})"
+            for one in self.evidence
+            if one.rung == BESIDE
+        )
 
     @cached_property
     def states(self) -> dict[str, State]:
@@ -175,6 +184,11 @@ class Report:
         """Of a double, that it is one; empty otherwise."""
         if not self.record.header.is_double:
             return ""
+        if self.record.header.is_runtime_replaced:
+            return (
+                "The device is a double, and another platform's runtime took the place of the "
+                "vendor's: this report is no statement about either."
+            )
         return "The device says that it is a double: this report is no statement about a chip."
 
     def repro(self, one: CaseResult) -> str:

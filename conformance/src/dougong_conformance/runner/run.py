@@ -15,6 +15,7 @@ from typing import Any
 from dougong_conformance import SPEC_VERSION, __version__
 from dougong_conformance.requirements import Requirement, all_requirements
 from dougong_conformance.results import (
+    DOUBLE_FEATURE,
     CaseResult,
     Header,
     PluginIdentity,
@@ -32,7 +33,6 @@ from dougong_conformance.runner.waivers import Waivers, read_waivers
 from dougong_conformance.runner.wheels import InstalledPlugin
 
 CERTIFY_REPEATS = 3
-DOUBLE_FEATURE = "device.double"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

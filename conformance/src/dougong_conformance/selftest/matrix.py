@@ -211,7 +211,8 @@ def run_matrix(
 def columns(mutant: Mutant | None) -> list[Check]:
     """Checks that a mutant is held against: its named killer, then the quick ones.
 
-    The named one meets a fresh process, as in the gate: some mutants count how often they are asked.
+    The named one meets a fresh process, as in the gate: some mutants count how often they are
+    asked.
     """
     named = mutant.killer if mutant else ""
     is_long_wanted = mutant is None or named.startswith(f"{_LONG}.")

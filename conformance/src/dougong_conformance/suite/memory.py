@@ -53,7 +53,9 @@ def allocation_moves_free(subject: Subject, judge: Judge) -> None:
         judge.not_run(f"needs more free memory than {4 * num_bytes // MIB} MiB")
     for attempt in range(_tries(subject.facts)):
         before = subject.call("memory.info")
-        held = subject.call("memory.hold", name="memory.moved", num_bytes=num_bytes)
+        held = subject.call(
+            "memory.hold", name="memory.moved", num_bytes=num_bytes, in_one=not is_shared
+        )
         during = subject.call("memory.info")
         subject.call("memory.drop", name="memory.moved")
         off = abs(before["free"] - during["free"] - held)
@@ -75,7 +77,13 @@ def each_device_counts_its_own(subject: Subject, judge: Judge) -> None:
         judge.not_run("needs two devices")
     other = 1
     before = [subject.call("memory.info", device_index=index) for index in (0, other)]
-    held = subject.call("memory.hold", name="memory.other", num_bytes=32 * MIB, device_index=other)
+    held = subject.call(
+        "memory.hold",
+        name="memory.other",
+        num_bytes=32 * MIB,
+        device_index=other,
+        in_one=True,
+    )
     after = [subject.call("memory.info", device_index=index) for index in (0, other)]
     subject.call("memory.drop", name="memory.other")
     moved = [one["free"] - two["free"] for one, two in zip(before, after, strict=True)]

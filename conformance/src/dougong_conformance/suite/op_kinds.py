@@ -263,9 +263,11 @@ def _experts_weights(sizes: Sizes, draw: Draw) -> dict[str, torch.Tensor]:
 
 
 def _experts_arguments(sizes: Sizes, draw: Draw, n: int) -> list[Any]:
-    """Ids never ascending alone, one expert chosen by nobody, shares that sum to less than 1."""
+    """Ids never ascending alone, shares that sum to less than 1; where there are more experts than
+    a token takes, one is chosen by nobody."""
     top_k, count = sizes["top_k"], sizes["num_experts"]
-    order = torch.stack([draw.permutation(count - 1) for _ in range(n)]) if n else None
+    chosen = max(count - 1, top_k)
+    order = torch.stack([draw.permutation(chosen) for _ in range(n)]) if n else None
     ids = torch.zeros(0, top_k, dtype=torch.int64) if order is None else order[:, :top_k]
     shares = draw.uniform(n, top_k) * 0.5 + 0.1
     return [draw.normal(n, sizes["hidden_size"]), ids.contiguous(), shares]

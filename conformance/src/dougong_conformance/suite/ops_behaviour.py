@@ -282,12 +282,16 @@ def _refused_or_right(op: OpUnderTest, given: torch.dtype | None = None) -> None
         op.judge.at_most(f"{op.kind.key}, given {told} and not refusing: max error", error, 3.0)
 
 
+_IN_PAIRS = frozenset({"head_dim", "rotary_dim"})
+"""Sizes whose elements are rotated two by two."""
+
+
 def _sizes_for(subject: Subject, key: str, name: str) -> list[dict[str, Any]]:
     """The smallest sizes that an implementation accepts, and some larger ones."""
     usual = KINDS[key].sizes
     numbers = [*range(1, 513), *range(576, 8193, 64)]
     asked: dict[str, list[Any]] = {
-        prop: [value, *numbers]
+        prop: [value, *(number for number in numbers if prop not in _IN_PAIRS or number % 2 == 0)]
         if isinstance(value, int) and not isinstance(value, bool)
         else [value]
         for prop, value in usual.items()

@@ -100,6 +100,14 @@ def header(**changes: object) -> Header:
     return replace(made, **changes)  # type: ignore[arg-type]  # any field
 
 
+def without_runtime(record: RunRecord) -> RunRecord:
+    """The same run on a double whose runtime is another platform's."""
+    features = ["device.double", "device.double.replaced_runtime"]
+    claims = {**record.header.claims, "features": features}
+    facts = {**record.header.facts, "device_type": "sim"}
+    return replace(record, header=replace(record.header, claims=claims, facts=facts))
+
+
 def result(
     one: Requirement, dtype: str, outcome: Outcome = Outcome.PASS, **more: object
 ) -> CaseResult:

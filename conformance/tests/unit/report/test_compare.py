@@ -133,6 +133,10 @@ def _on_chip(record: RunRecord) -> RunRecord:
     return replace(record, header=replace(record.header, is_double=False))
 
 
+def _without_runtime(record: RunRecord) -> RunRecord:
+    return made_up.without_runtime(record)
+
+
 def _partial(record: RunRecord) -> RunRecord:
     selection = made_up.smoke().header.selection
     return replace(record, header=replace(record.header, selection=selection))
@@ -148,6 +152,7 @@ def _proves_nothing(record: RunRecord) -> RunRecord:
         (_other_plugin, "they are of platforms sim and acme"),
         (_other_spec, "they are by specifications 1.0 and 1.1"),
         (_on_chip, "one ran on a device double"),
+        (_without_runtime, "the vendor's runtime was replaced in one of them"),
         (_partial, "they were not asked for the same cases"),
         (_proves_nothing, "the new run proves nothing: it ended with exit code 5"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dougong_conformance.outcomes import Outcome
+from dougong_conformance.report.html import to_html
 from dougong_conformance.report.ladder import (
     MEANINGS,
     climb,
@@ -15,6 +16,8 @@ from dougong_conformance.report.ladder import (
     highest_of_run,
     read_evidence,
 )
+from dougong_conformance.report.markdown import to_markdown
+from dougong_conformance.report.model import make_report
 from dougong_conformance.results import RunRecord
 from tests.unit.report import made_up
 
@@ -51,6 +54,23 @@ def test_a_double_gives_l3_and_never_l6() -> None:
     assert found["L3"][0] == "reached"
     assert found["L6"] == ("no evidence", "this run was on a device double, which is no chip")
     assert highest_of_run(climb(made_up.passing())) == "L3"
+
+
+def test_a_double_without_the_vendors_runtime_gives_no_rung_and_says_what_it_was() -> None:
+    for record in (made_up.passing(), made_up.failing()):
+        replaced = made_up.without_runtime(record)
+        (state, said), on_chip = (rungs(replaced)[name] for name in ("L3", "L6"))
+        assert state == on_chip[0] == "no evidence"
+        assert "engine on the simulated device (sim); the vendor's runtime was replaced" in said
+        assert highest_of_run(climb(replaced)) == "none"
+
+
+def test_what_is_beside_the_ladder_is_shown_and_reaches_no_rung(tmp_path: Path) -> None:
+    write(tmp_path, rung="beside", what="12 kernels of the CPU build agree with the oracle")
+    assert rungs(made_up.passing(), tmp_path) == rungs(made_up.passing())
+    report = make_report(made_up.passing(), tmp_path, made_up.requirements())
+    for page in (to_markdown(report), to_html(report)):
+        assert "Beside the ladder, no rung: 12 kernels of the CPU build agree" in page
 
 
 def test_a_device_gives_l6_and_never_l3() -> None:
