@@ -1,0 +1,1 @@
+"""What of the ladder is shown without the vendor's wheels."""
