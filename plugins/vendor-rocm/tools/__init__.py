@@ -1,0 +1,1 @@
+"""Programs for whoever maintains this wheel; none is shipped in it."""
