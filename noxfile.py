@@ -3,7 +3,8 @@
 The sessions of the gate share one environment (`.nox/dev`), so that torch is installed once; it is
 made by whichever session runs first, and made again when what it depends on has changed. A second
 one (`.nox/plugins`) lies over it and holds the suite and the simulated device, built from C++ and
-installed as a vendor's wheel is: the core's own tests see no plugin.
+installed as a vendor's wheel is: the core's own tests see no plugin. A third one (`.nox/vendors`)
+lies over that and holds the vendors' plugins, which the suite's own tests do not see.
 
 Environment variables:
     NOX_TORCH: The torch requirement to install; `torch==2.13.0` unless set. The CPU build is
@@ -20,13 +21,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import nox
 import nox.project
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "types", "imports", "tests", "sim", "conformance", "mutants-fast"]
+nox.options.sessions = [
+    *("lint", "types", "imports", "tests", "sim", "conformance", "vendors", "mutants-fast")
+]
 nox.options.default_venv_backend = "virtualenv"  # and pip: it alone honours the machine's torch
 
 ROOT = Path(__file__).parent
@@ -34,9 +37,14 @@ CORE = ROOT / "core"
 SIM = ROOT / "plugins" / "reference-sim"
 CONFORMANCE = ROOT / "conformance"
 PACKAGES = (CORE, SIM, CONFORMANCE)
+TRITON_KERNELS = ROOT / "plugins" / "triton-kernels"
+ASCEND, XPU, ROCM = (ROOT / "plugins" / f"vendor-{name}" for name in ("ascend", "xpu", "rocm"))
+VENDORS = (TRITON_KERNELS, ASCEND, XPU, ROCM)
+LANES = {"ascend": ASCEND, "xpu": XPU, "ipex": XPU, "rocm": ROCM, "triton": TRITON_KERNELS}
 PYPROJECT = CORE / "pyproject.toml"
 SHARED = ROOT / ".nox" / "dev"
 PLUGINS = ROOT / ".nox" / "plugins"
+OVER_PLUGINS = ROOT / ".nox" / "vendors"
 TORCH = os.environ.get("NOX_TORCH", "torch==2.13.0")
 # pytest workers and small models: one thread each is faster than two that wait for one another.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -90,15 +98,8 @@ def _with_plugins(session: nox.Session) -> str:
     stamp, python = PLUGINS / "fingerprint", str(PLUGINS / "bin" / "python")
     wanted = f"{below} {_fingerprint()}"
     if not stamp.exists() or stamp.read_text() != wanted:
-        session.run(below, "-m", "venv", "--clear", "--without-pip", str(PLUGINS), external=True)
-        ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        under, over = (
-            subprocess.run([one, "-c", ask], capture_output=True, text=True, check=True).stdout
-            for one in (below, python)
-        )
-        link = f"import site; site.addsitedir({under.strip()!r})\n"
-        (Path(over.strip()) / "under.pth").write_text(link)
-        _pip(session, "--no-deps", "-e", str(CONFORMANCE))
+        _lay_over(session, below, PLUGINS)
+        _pip(session, PLUGINS, "--no-deps", "-e", str(CONFORMANCE))
         stamp.write_text(wanted)
     built, sources = PLUGINS / "sim-fingerprint", _sim_sources()
     if not built.exists() or built.read_text() != sources:
@@ -106,14 +107,43 @@ def _with_plugins(session: nox.Session) -> str:
         shutil.rmtree(wheels, ignore_errors=True)
         pip_wheel = ("pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps")
         session.run(below, "-m", *pip_wheel, "-w", str(wheels), str(SIM), external=True)
-        _pip(session, "--no-deps", "--force-reinstall", *map(str, wheels.glob("*.whl")))
+        _pip(session, PLUGINS, "--no-deps", "--force-reinstall", *map(str, wheels.glob("*.whl")))
         built.write_text(sources)
     return python
 
 
-def _pip(session: nox.Session, *args: str) -> None:
-    """Install into the environment over the shared one, which has no pip of its own."""
-    over = ("--python", str(PLUGINS / "bin" / "python"))
+def _with_vendors(session: nox.Session) -> str:
+    """Python of one more environment over that one, with every vendor's plugin editable.
+
+    They are kept apart: the tests of the suite and of the simulated device see no vendor's plugin.
+    """
+    below = _with_plugins(session)
+    stamp, python = OVER_PLUGINS / "fingerprint", str(OVER_PLUGINS / "bin" / "python")
+    described = (PLUGINS / "fingerprint", *(one / "pyproject.toml" for one in VENDORS))
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in described)).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _lay_over(session, below, OVER_PLUGINS)
+        editable = (part for one in VENDORS for part in ("-e", str(one)))
+        _pip(session, OVER_PLUGINS, "--no-deps", "--no-build-isolation", *editable)
+        stamp.write_text(wanted)
+    return python
+
+
+def _lay_over(session: nox.Session, below: str, place: Path) -> None:
+    """Make an environment without pip that sees everything of the one of another Python."""
+    session.run(below, "-m", "venv", "--clear", "--without-pip", str(place), external=True)
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    under, over = (
+        subprocess.run([one, "-c", ask], capture_output=True, text=True, check=True).stdout
+        for one in (below, str(place / "bin" / "python"))
+    )
+    link = f"import site; site.addsitedir({under.strip()!r})\n"
+    (Path(over.strip()) / "under.pth").write_text(link)
+
+
+def _pip(session: nox.Session, place: Path, *args: str) -> None:
+    """Install into an environment over another one, which has no pip of its own."""
+    over = ("--python", str(place / "bin" / "python"))
     session.run(_dev(session), "-m", "pip", *over, "install", "--quiet", *args, external=True)
 
 
@@ -142,13 +172,14 @@ def types(session: nox.Session) -> None:
     """
     core = ("core/src", "core/tests", "benchmarks", "noxfile.py")
     _mypy(session, CORE, *core)
-    for package in (SIM, CONFORMANCE):
+    for package in (SIM, CONFORMANCE, *VENDORS):
         parts = (package / part for part in ("src", "tests", "tools"))
         _mypy(session, package, *(str(part) for part in parts if part.is_dir()))
 
 
 def _mypy(session: nox.Session, package: Path, *places: str) -> None:
-    path = os.pathsep.join(str(part) for part in (package / "src", package))
+    used = (CONFORMANCE / "src", TRITON_KERNELS / "src") if package in VENDORS else ()
+    path = os.pathsep.join(str(part) for part in (package / "src", package, *used))
     config = ("--config-file", str(PYPROJECT))
     _run(session, "mypy", *config, *places, env={"MYPYPATH": path})
 
@@ -158,7 +189,7 @@ def imports(session: nox.Session) -> None:
     """Check who imports whom, by core/tooling/importlinter.toml and beside it."""
     python = Path(_dev(session))
     cache = ROOT / ".nox" / "import_linter_cache"
-    path = os.pathsep.join(str(package / "src") for package in PACKAGES)
+    path = os.pathsep.join(str(package / "src") for package in (*PACKAGES, *VENDORS))
     for rules in sorted((CORE / "tooling").glob("importlinter*.toml")):
         session.run(
             str(python.with_name("lint-imports")),
@@ -173,7 +204,8 @@ def tests(session: nox.Session) -> None:
     """Run all tests in two processes; arguments go to pytest: `nox -s tests -- -k scheduler`."""
     with session.chdir(CORE):
         together = ("-n", "2", "--dist", "loadfile")
-        _run(session, "pytest", "--durations=10", *together, *session.posargs, env=ONE_THREAD)
+        chosen = ("-m", "not extra", "--durations=10", *together, *session.posargs)
+        _run(session, "pytest", *chosen, env=ONE_THREAD)
 
 
 @nox.session(venv_backend="none")
@@ -193,6 +225,157 @@ def _tests_of(session: nox.Session, package: Path, *args: str) -> None:
     together = ("-n", "2", "--dist", "loadfile", "--durations=10")
     with session.chdir(package):
         _run_with_plugins(session, "pytest", *together, *chosen, *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def vendors(session: nox.Session) -> None:
+    """Run the vendors' tests that need nothing of a vendor; `lane_...` has the others.
+
+    Arguments go to pytest, and a package's folder among them chooses it:
+    `nox -s vendors -- plugins/vendor-xpu -k attention`.
+    """
+    known = {str(one.relative_to(ROOT)): one for one in VENDORS}
+    chosen = [known[arg.rstrip("/")] for arg in session.posargs if arg.rstrip("/") in known]
+    rest = [arg for arg in session.posargs if arg.rstrip("/") not in known]
+    for package in chosen or VENDORS:
+        _tests_of_vendor(session, package, "not lane and not extra", *rest)
+
+
+def _tests_of_vendor(session: nox.Session, package: Path, marked: str, *args: str) -> None:
+    python = _with_vendors(session)
+    together = ("-n", "2", "--dist", "loadfile", "--durations=5")
+    lanes = nox.project.load_toml(package / "lane.toml")["lane"].values()
+    left_out = [f"--ignore={place}" for lane in lanes for place in lane["tests"]]
+    command = ("-m", "pytest", *together, "-m", marked, *left_out, *args)
+    codes = (0, NO_TESTS) if marked.startswith("extra") else (0,)
+    with session.chdir(package):
+        session.run(python, *command, env=ONE_THREAD, external=True, success_codes=codes)
+
+
+NO_TESTS = 5
+"""Exit code of pytest where nothing fits: not every vendor has slow tests."""
+
+
+def _lane(session: nox.Session, name: str) -> None:
+    """Run a vendor's tests beside its own wheels, and write down what they showed.
+
+    The package's ``lane.toml`` says what is installed and run; see ``docs/ladder.md``. A lane that
+    cannot have a vendor's wheel is skipped, and its report says so.
+    """
+    package, out = LANES[name], ROOT / ".nox" / "lanes" / name
+    lane = nox.project.load_toml(package / "lane.toml")["lane"][name]
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    for step in lane["install"]:
+        _lane_install(session, name, step, out)
+    env = {**ONE_THREAD, "LANE_OUT": str(out)}
+    for variable, value in lane.get("environment", {}).items():
+        env[variable] = value.format(out=out, env=session.virtualenv.location, package=package)
+    if "prepare" in lane:
+        code = _lane_run(session, package, env, lane["prepare"])
+        if code == LANE_MISSING:
+            _lane_skip(session, name, f"{lane['prepare']} could not have what it needs", out)
+        elif code:
+            session.error(f"{lane['prepare']} ended with {code}")
+    tests = ("pytest", "-m", "lane", "-q", "-p", "no:cacheprovider", *lane["tests"])
+    code = _lane_run(session, package, env, *tests, *session.posargs)
+    if _lane_report(session, name, out, "--tests", "failed" if code else "passed"):
+        session.error(f"lane {name} failed; see {out / 'report.md'}")
+    page = CORE / "tests" / "architecture" / "support_page.py"
+    if _told(sys.executable, page, "--lane", name, "--report", out / "report.json"):
+        session.error(f"lane {name}: docs/support.md says more than the lane showed")
+
+
+LANE_MISSING = 75
+"""Exit code of a lane's preparation that could not have what it needs (EX_TEMPFAIL)."""
+
+
+def _lane_install(session: nox.Session, name: str, step: dict[str, Any], out: Path) -> None:
+    ours = {"core": CORE, "conformance": CONFORMANCE, "triton_kernels": TRITON_KERNELS}
+    packages: list[str] = []
+    for one in step["packages"]:
+        place = {**ours, "package": LANES[name]}.get(one.strip("{}"))
+        if one == "{torch}":
+            packages.append(TORCH)
+        elif one == "{sim}":
+            _with_plugins(session)
+            packages += map(str, (PLUGINS / "wheels").glob("*.whl"))
+        elif one == "{tests}":
+            packages += LANE_TOOLS
+        else:
+            packages += ("-e", str(place)) if place else (one,)
+    try:
+        session.install("--quiet", *step.get("args", ()), *packages)
+    except nox.command.CommandFailed:
+        if not step.get("from_vendor"):
+            raise
+        _lane_skip(session, name, f"pip could not have {' '.join(packages)}", out)
+
+
+LANE_TOOLS = ("pytest>=9.2,<10", "pytest-timeout", "pytest-asyncio", "numpy")
+
+
+def _lane_run(session: nox.Session, package: Path, env: dict[str, str], *command: str) -> int:
+    """Run a module with the lane's Python in the package's folder; returns its exit code."""
+    python = str(Path(session.bin) / "python")
+    session.log(f"{package.relative_to(ROOT)}: python -m {' '.join(command)}")
+    path = {"PATH": os.pathsep.join((session.bin, os.environ["PATH"]))}
+    done = subprocess.run(
+        [python, "-m", *command], cwd=package, env={**os.environ, **path, **env}, check=False
+    )
+    return done.returncode
+
+
+def _told(*command: str | Path) -> int:
+    """Run something that prints; returns its exit code."""
+    return subprocess.run([str(one) for one in command], check=False).returncode
+
+
+def _lane_report(session: nox.Session, name: str, out: Path, *args: str) -> int:
+    distribution = nox.project.load_toml(LANES[name] / "pyproject.toml")["project"]["name"]
+    module = "dougong_conformance.ladder.lane_report"
+    command = (module, str(out), "--lane", name, "--distribution", distribution, *args)
+    python = _with_plugins(session)
+    return _told(python, "-m", *command)
+
+
+def _lane_skip(session: nox.Session, name: str, reason: str, out: Path) -> NoReturn:
+    """Say loudly that nothing was shown."""
+    _lane_report(session, name, out, "--skipped", reason)
+    line = "!" * 78
+    for text in (line, f"LANE {name.upper()} DID NOT RUN: {reason}", "Nothing was shown.", line):
+        session.warn(text)
+    session.skip(f"lane {name} did not run: {reason}")
+
+
+@nox.session(reuse_venv=True, default=False)
+def lane_ascend(session: nox.Session) -> None:
+    """Climb L1 to L3 with the published torch_npu over a double of the CL runtime."""
+    _lane(session, "ascend")
+
+
+@nox.session(reuse_venv=True, default=False)
+def lane_xpu(session: nox.Session) -> None:
+    """Load the published vllm-xpu-kernels beside CPU torch and bind to its schemas."""
+    _lane(session, "xpu")
+
+
+@nox.session(reuse_venv=True, default=False)
+def lane_ipex(session: nox.Session) -> None:
+    """Run the kernels of the CPU build of intel-extension-for-pytorch."""
+    _lane(session, "ipex")
+
+
+@nox.session(reuse_venv=True, default=False)
+def lane_rocm(session: nox.Session) -> None:
+    """Import AITER, run its fakes, compile and interpret kernels for AMD's chips."""
+    _lane(session, "rocm")
+
+
+@nox.session(reuse_venv=True, default=False)
+def lane_triton(session: nox.Session) -> None:
+    """Interpret the portable Triton kernels and compile them for every chip that can be had."""
+    _lane(session, "triton")
 
 
 @nox.session(name="mutants-fast", venv_backend="none")
@@ -226,7 +409,7 @@ def wheels(session: nox.Session) -> None:
     shutil.rmtree(built, ignore_errors=True)
     tools = ("build", "setuptools>=80", "wheel", "pytest>=9.2,<10", "pytest-timeout")
     session.install("--quiet", *tools, TORCH)
-    for package in (CORE, CONFORMANCE):
+    for package in (CORE, CONFORMANCE, *VENDORS):
         session.run(
             *("python", "-m", "build", "--wheel", "--outdir", str(built), str(package)), silent=True
         )
@@ -235,8 +418,11 @@ def wheels(session: nox.Session) -> None:
     names = sorted(str(path) for path in built.glob("*.whl"))
     session.install("--quiet", "--force-reinstall", "--no-deps", *names)
     session.install("--quiet", TORCH, *names)
-    for package in (CORE, SIM, CONFORMANCE):
-        if not (package / "tests" / "wheel").is_dir():
+    of_vendors = [name for name in names if Path(name).name.startswith(VENDOR_WHEELS)]
+    session.run("python", "-m", "dougong_conformance.ladder.wheel_contents", *of_vendors)
+    session.run("python", "-c", NOT_HERE)
+    for package in (*PACKAGES, *VENDORS):
+        if not any((package / "tests" / "wheel").glob("test_*.py")):
             continue
         copied = built.parent / f"from_the_wheel_{package.name}"
         shutil.rmtree(copied, ignore_errors=True)
@@ -247,11 +433,33 @@ def wheels(session: nox.Session) -> None:
             )
 
 
+VENDOR_WHEELS = tuple(f"dougong_{name}-" for name in ("ascend", "rocm", "xpu", "triton_kernels"))
+
+NOT_HERE = """
+import importlib, json, subprocess, sys
+for name in ("dougong_ascend", "dougong_xpu", "dougong_rocm", "dougong_triton_kernels"):
+    importlib.import_module(name)
+told = subprocess.run(
+    [sys.executable, "-m", "dougong.cli.main", "doctor", "--json", "--no-test"],
+    capture_output=True, text=True, check=False,
+)
+plugins = json.loads(told.stdout)["plugins"]
+rows = {row["name"]: row for row in plugins if row["verdict"] != "shadowed"}
+for name in ("ascend", "xpu", "rocm"):
+    row = rows[name]
+    assert row["verdict"] == "not_here" and row["reason"], row
+    print(f"{name}: {row['reason']}")
+"""
+"""On a machine without a vendor's device every wheel says so, and what is missing."""
+
+
 @nox.session(venv_backend="none", default=False)
 def slow(session: nox.Session) -> None:
-    """Run the tests marked ``extra``: tampering, browsers, long runs."""
-    for package in (SIM, CONFORMANCE):
+    """Run the tests marked ``extra``: tampering, browsers, long runs, weights to be fetched."""
+    for package in PACKAGES:
         _tests_of(session, package, "-m", "extra")
+    for package in VENDORS:
+        _tests_of_vendor(session, package, "extra and not lane")
 
 
 @nox.session(venv_backend="none", default=False)
@@ -319,14 +527,14 @@ def bench_peers(session: nox.Session) -> None:
 def changelog(session: nox.Session) -> None:
     """Print what each package's next release would say; `-- --build PACKAGE VERSION` writes it.
 
-    PACKAGE is its folder: ``core``, ``conformance``, ``plugins/reference-sim``.
+    PACKAGE is its folder: ``core``, ``conformance``, ``plugins/vendor-xpu``.
     """
     match session.posargs:
         case ["--build", folder, version]:
             place = _towncrier_place(ROOT / folder)
             _run(session, "towncrier", "build", "--yes", *place, "--version", version)
         case _:
-            for package in PACKAGES:
+            for package in (*PACKAGES, *VENDORS):
                 place = _towncrier_place(package)
                 _run(session, "towncrier", "build", "--draft", *place, "--version", "next")
 

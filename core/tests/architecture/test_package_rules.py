@@ -28,6 +28,66 @@ PLANTED = {
         "dougong.errors",
         "plugins-see-published-surface",
     ),
+    "a vendor's plugin into the planner": (
+        "dougong_ascend.planted_a",
+        "dougong.planner",
+        "plugins-see-published-surface",
+    ),
+    "another vendor's plugin into the scheduler": (
+        "dougong_xpu.planted_a",
+        "dougong.scheduler",
+        "plugins-see-published-surface",
+    ),
+    "a third vendor's plugin into the worker": (
+        "dougong_rocm.planted_a",
+        "dougong.worker",
+        "plugins-see-published-surface",
+    ),
+    "a vendor into another one": (
+        "dougong_rocm.planted_b",
+        "dougong_xpu",
+        "plugins-know-no-other",
+    ),
+    "a vendor into the example": (
+        "dougong_ascend.planted_b",
+        "dougong_sim",
+        "plugins-know-no-other",
+    ),
+    "the portable kernels into the contracts": (
+        "dougong_triton_kernels.planted_a",
+        "dougong.contracts",
+        "kernels-know-no-core",
+    ),
+    "the portable kernels into a vendor": (
+        "dougong_triton_kernels.planted_b",
+        "dougong_rocm",
+        "kernels-know-no-core",
+    ),
+    "a vendor into the doubles, which are for tests": (
+        "dougong_xpu.planted_b",
+        "dougong_conformance.ladder",
+        "the-suite-is-nobodys-dependency",
+    ),
+    "a check into the tools of the ladder": (
+        "dougong_conformance.suite.planted_c",
+        "dougong_conformance.ladder",
+        "the-judge-is-clean",
+    ),
+    "the tools of the ladder into a vendor": (
+        "dougong_conformance.ladder.planted",
+        "dougong_ascend",
+        "the-suite-names-no-vendor",
+    ),
+    "a report into the tools of the ladder": (
+        "dougong_conformance.report.planted",
+        "dougong_conformance.ladder",
+        "the-suite-needs-no-ladder",
+    ),
+    "evidence into the core": (
+        "dougong_conformance.ladder.evidence.planted",
+        "dougong.contracts",
+        "evidence-is-plain",
+    ),
     "a vendor's runtime into the contracts": (
         "dougong_sim.device.planted",
         "dougong.contracts",
@@ -77,7 +137,13 @@ def _modules() -> set[str]:
 
 
 def _names(rule: dict[str, object]) -> list[str]:
-    keys = ("source_modules", "forbidden_modules", "protected_modules", "allowed_importers")
+    keys = (
+        "source_modules",
+        "forbidden_modules",
+        "modules",
+        "protected_modules",
+        "allowed_importers",
+    )
     return [str(name) for key in keys for name in _as_list(rule.get(key, ()))]
 
 
@@ -126,6 +192,12 @@ def test_plugins_are_kept_to_the_same_rooms_as_the_cpu_platform() -> None:
     inside = tomllib.loads(RULES.with_name("importlinter.toml").read_text())
     rules = {rule["id"]: rule for rule in inside["tool"]["importlinter"]["contracts"]}
     own = set(rules["plugins-see-published-surface"]["forbidden_modules"])
-    assert set(_names(CONTRACTS["plugins-see-published-surface"])) - {"dougong_sim"} == (
-        own | {"dougong.cpu"}
-    )
+    rule = CONTRACTS["plugins-see-published-surface"]
+    assert set(_as_list(rule["forbidden_modules"])) == own | {"dougong.cpu"}
+
+
+def test_every_vendor_is_kept_by_the_rules_for_plugins() -> None:
+    plugins = {"dougong_ascend", "dougong_rocm", "dougong_sim", "dougong_xpu"}
+    assert set(_as_list(CONTRACTS["plugins-see-published-surface"]["source_modules"])) == plugins
+    assert set(_as_list(CONTRACTS["plugins-know-no-other"]["modules"])) == plugins
+    assert plugins < set(_as_list(CONTRACTS["the-suite-is-nobodys-dependency"]["source_modules"]))
