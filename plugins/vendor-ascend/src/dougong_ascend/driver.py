@@ -38,11 +38,18 @@ class Machine:
 
     def count(self) -> int:
         """Devices that the driver has made files for."""
+        return len(self._files())
+
+    def closed(self) -> tuple[str, ...]:
+        """Those of the files that this user may not open."""
+        return tuple(str(file) for file in self._files() if not os.access(file, os.R_OK | os.W_OK))
+
+    def _files(self) -> list[Path]:
         try:
-            names = [entry.name for entry in self.device_files.iterdir()]
+            entries = sorted(self.device_files.iterdir())
         except OSError:
-            return 0
-        return sum(_DEVICE_FILE.fullmatch(name) is not None for name in names)
+            return []
+        return [entry for entry in entries if _DEVICE_FILE.fullmatch(entry.name)]
 
     def family(self) -> str:
         """Of the chips on the bus; empty: none is known, or they are not all of one."""

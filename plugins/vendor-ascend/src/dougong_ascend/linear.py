@@ -1,7 +1,7 @@
 """Linear layers with their weight in the fractal format (NZ), in which the matrix units read it.
 
 The weight keeps its meaning and shape; only the runtime sees another order in memory. 310P is given
-it always. A2 and A3 gain little and lose the way back, so there the operator decides. Vectors (one
+it always. On A2 and A3 the operator decides, as there is no way back to plain weights. Vectors (one
 row or one column) are not taken, nor float32, which has no such format.
 """
 

@@ -6,6 +6,8 @@ neither torch nor anything of the vendor, and opens nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dougong.contracts import Available, NotHere, PlatformPlugin, ProbeAnswer
 
 from dougong_ascend.driver import VISIBLE_DEVICES_ENV, Machine, list_devices
@@ -19,16 +21,21 @@ def probe() -> ProbeAnswer:
         ConfigError: The mask of devices cannot be followed; this platform is then listed as broken
             with the sentence that says so.
     """
-    missing = [] if Machine().count() else [
-        "no /dev/davinci0: the driver is not loaded or, in a container, the device files are not "
-        "mounted"
-    ]  # fmt: skip
-    missing += missing_software()
-    if missing:
+    if missing := (*_missing_devices(Machine()), *missing_software()):
         return NotHere("; ".join(missing))
     if devices := list_devices():
         return Available(devices)
     return NotHere(f"{VISIBLE_DEVICES_ENV} is empty, which leaves no device")
+
+
+def _missing_devices(machine: Machine) -> Iterator[str]:
+    if not machine.count():
+        yield (
+            "no /dev/davinci0: the driver is not loaded or, in a container, the device files are "
+            "not mounted"
+        )
+    if closed := machine.closed():
+        yield f"{', '.join(closed)} cannot be opened by this user: add it to the group that owns it"
 
 
 plugin = PlatformPlugin(

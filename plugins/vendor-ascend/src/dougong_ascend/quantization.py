@@ -45,7 +45,9 @@ class W8A8DynamicLinear(LinearMethod):
                 f"{MAX_FEATURES} of either; split the layer over more ranks"
             )
         if dtype not in (torch.bfloat16, torch.float16):
-            raise UnsupportedError(f"W8A8 gives bfloat16 or float16, not {dtype}")
+            raise UnsupportedError(
+                f"W8A8 gives bfloat16 or float16, not {dtype}; start with --dtype bfloat16"
+            )
         layer.weight = _frozen(torch.empty(out_features, in_features, dtype=torch.int8))
         layer.weight_scale = _frozen(torch.empty(out_features, dtype=torch.float32))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -56,6 +57,19 @@ def test_a_machine_with_nothing_is_told_every_missing_piece(
     assert isinstance(answer, NotHere)
     for piece in ("/dev/davinci0", "pip install torch-npu", "CANN is not installed"):
         assert piece in answer.reason
+
+
+def test_device_files_that_may_not_be_opened_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("davinci0", "davinci1", "davinci_manager"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(descriptor, "Machine", lambda: Machine(tmp_path, tmp_path))
+    monkeypatch.setattr(descriptor, "missing_software", lambda: ())
+    monkeypatch.setattr(os, "access", lambda file, mode: Path(file).name != "davinci1")
+    assert descriptor.probe() == NotHere(
+        f"{tmp_path}/davinci1 cannot be opened by this user: add it to the group that owns it"
+    )
 
 
 @pytest.mark.usefixtures("with_torch_npu")

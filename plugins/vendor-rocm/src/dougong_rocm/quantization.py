@@ -32,7 +32,9 @@ class AiterInt8Linear(LinearMethod):
             UnsupportedError: The dtype or the size is none that AITER multiplies.
         """
         if dtype not in (torch.bfloat16, torch.float16):
-            raise UnsupportedError(f"{INT8_KERNEL} gives bfloat16 or float16, not {dtype}")
+            raise UnsupportedError(
+                f"{INT8_KERNEL} gives bfloat16 or float16, not {dtype}; start with --dtype bfloat16"
+            )
         if in_features % _ALIGNED:
             raise UnsupportedError(
                 f"{INT8_KERNEL} takes rows of a multiple of {_ALIGNED} elements, not {in_features}"

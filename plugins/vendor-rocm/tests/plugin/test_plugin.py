@@ -9,6 +9,7 @@ from dougong.contracts import Available, NotHere
 
 import dougong_rocm
 from dougong_rocm import installation, plugin
+from dougong_rocm.driver import Machine
 from dougong_rocm.installation import TorchBuild
 from tests.plugin.machine import build
 
@@ -51,8 +52,8 @@ def test_a_mask_that_leaves_nothing_is_told(tmp_path: Path, torch_is: None) -> N
     assert "leaves no GPU" in answer.reason
 
 
-def test_here_the_driver_is_what_is_missing() -> None:
-    answer = plugin.probe()
+def test_on_a_machine_with_nothing_the_driver_is_what_is_missing(tmp_path: Path) -> None:
+    answer = plugin.probe_machine(Machine(tmp_path, {}))
     assert isinstance(answer, NotHere)
     assert "/dev/kfd" in answer.reason
 

@@ -11,6 +11,8 @@ import torch
 from dougong.contracts import GroupOptions, UnsupportedError
 from dougong.reference import TorchCommunicator
 
+from dougong_xpu.providers import TORCH_INDEX
+
 BACKEND = "xccl"
 
 _DTYPES = frozenset(
@@ -51,7 +53,8 @@ class XpuCommunicator(TorchCommunicator):
         made_by = getattr(distributed_c10d, "ProcessGroupXCCL", None)
         if made_by is None:
             raise UnsupportedError(
-                f"torch {torch.__version__} has no XCCL; the builds for Intel GPUs have it"
+                f"torch {torch.__version__} has no XCCL; the builds for Intel GPUs have it: "
+                f"pip install torch --index-url {TORCH_INDEX}"
             )
         options = made_by.Options()
         options._timeout = timeout

@@ -32,7 +32,7 @@ from dougong.contracts import (
 )
 
 from dougong_xpu import ipex_library
-from dougong_xpu.providers import EXTENSION
+from dougong_xpu.providers import EXTENSION, OLDER_TORCH
 
 _BLOCK_SIZES = (64, 16, 32, 128)
 _DTYPES = frozenset({"float32", "bfloat16", "float16"})
@@ -43,7 +43,7 @@ class IpexPagedBackend(AttentionBackend):
 
     name = "xpu/ipex_paged"
     library = EXTENSION
-    features = frozenset({"xpu.torch_before_2.9"})  # what no family claims: the core needs a newer
+    features = frozenset({OLDER_TORCH})
     limits = AttentionLimits(
         dtypes=_DTYPES,
         head_size_multiple=16,

@@ -20,7 +20,7 @@ _LAST = -10  # after anything else that this wheel has
 @register_kernel(
     "rms_norm",
     name="xpu/ipex_rms_norm",
-    when=Needs(library=EXTENSION, runtime=OLDER_TORCH, dtype=_FLOATS),
+    when=Needs(library=EXTENSION, features={OLDER_TORCH}, dtype=_FLOATS),
     priority=_LAST,
 )
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -32,7 +32,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 @register_kernel(
     "fused_add_rms_norm",
     name="xpu/ipex_add_rms_norm",
-    when=Needs(library=EXTENSION, runtime=OLDER_TORCH, dtype=_FLOATS),
+    when=Needs(library=EXTENSION, features={OLDER_TORCH}, dtype=_FLOATS),
     priority=_LAST,
     mutates=("residual",),
 )
@@ -51,7 +51,7 @@ def add_rms_norm(
 @register_kernel(
     "silu_and_mul",
     name="xpu/ipex_silu_mul",
-    when=Needs(library=EXTENSION, runtime=OLDER_TORCH, dtype=_FLOATS),
+    when=Needs(library=EXTENSION, features={OLDER_TORCH}, dtype=_FLOATS),
     priority=_LAST,
 )
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
@@ -64,7 +64,9 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
 @register_kernel(
     "gelu_and_mul",
     name="xpu/ipex_gelu_mul",
-    when=Needs(library=EXTENSION, runtime=OLDER_TORCH, dtype=_FLOATS, approximate={"none", "tanh"}),
+    when=Needs(
+        library=EXTENSION, features={OLDER_TORCH}, dtype=_FLOATS, approximate={"none", "tanh"}
+    ),
     priority=_LAST,
 )
 def gelu_and_mul(x: torch.Tensor, approximate: str) -> torch.Tensor:
@@ -80,7 +82,11 @@ def gelu_and_mul(x: torch.Tensor, approximate: str) -> torch.Tensor:
     "rotary_embedding",
     name="xpu/ipex_rotary_embedding",
     when=Needs(
-        library=EXTENSION, runtime=OLDER_TORCH, dtype=_FLOATS, is_neox=True, head_dim=MultipleOf(16)
+        library=EXTENSION,
+        features={OLDER_TORCH},
+        dtype=_FLOATS,
+        is_neox=True,
+        head_dim=MultipleOf(16),
     ),
     priority=_LAST,
     mutates=("q", "k"),

@@ -136,7 +136,7 @@ def _import_libraries() -> str:
     for name in _LIBRARIES:
         try:
             importlib.import_module(f"vllm_xpu_kernels.{name}")
-        except (ImportError, OSError) as error:
+        except (ImportError, OSError, RuntimeError) as error:
             return (
                 f"{version_of(KERNELS)} is installed and vllm_xpu_kernels.{name} cannot be loaded "
                 f"({error}); it needs the torch and oneAPI runtime that it was built for"

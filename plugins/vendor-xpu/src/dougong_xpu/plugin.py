@@ -13,6 +13,8 @@ from dougong.contracts import Available, NotHere, PlatformPlugin, ProbeAnswer
 from dougong_xpu.driver import Card, find_cards, find_compute_driver, find_loader, list_devices
 from dougong_xpu.providers import torch_problem
 
+_PLACES = "in LD_LIBRARY_PATH or the system's folders"
+
 
 def probe() -> ProbeAnswer:
     """Which devices are here, or everything that is missing, with what to install.
@@ -35,13 +37,19 @@ def _problems(cards: tuple[Card, ...]) -> Iterator[str]:
         return
     if closed := [card for card in cards if not card.is_openable]:
         nodes = ", ".join(f"/dev/dri/{card.render_node}" for card in closed)
-        yield f"{nodes} cannot be opened by this user: add it to the group that owns it (render)"
+        yield (
+            f"{nodes} cannot be opened by this user: add it to the group that owns it (render), in "
+            "a container with --device /dev/dri and --group-add"
+        )
     if find_loader() is None:
-        yield "no libze_loader.so.1: install the Level Zero loader (package libze1 or level-zero)"
+        yield (
+            f"no libze_loader.so.1 {_PLACES}: install the Level Zero loader (package libze1 or "
+            "level-zero)"
+        )
     if find_compute_driver() is None:
         yield (
-            "no libze_intel_gpu.so.1: install Intel's compute driver (package libze-intel-gpu1 or "
-            "intel-level-zero-gpu)"
+            f"no libze_intel_gpu.so.1 {_PLACES}: install Intel's compute driver (package "
+            "libze-intel-gpu1 or intel-level-zero-gpu)"
         )
     if problem := torch_problem():
         yield problem

@@ -18,8 +18,9 @@ KERNELS = "vllm-xpu-kernels"
 EXTENSION = "intel-extension-for-pytorch"
 """The other one, where it is what is installed."""
 
-OLDER_TORCH = "<2.9"
-"""Versions of torch that the extension was made for, as conditions of kernels state them."""
+OLDER_TORCH = "xpu.torch_before_2.9"
+"""The feature that everything on the extension asks for; no family claims it, since the core needs
+a newer torch."""
 
 KERNELS_BOUND = (0, 1, 16)
 """Leading numbers of the versions whose signatures are called here."""

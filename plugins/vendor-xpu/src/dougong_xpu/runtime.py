@@ -61,7 +61,8 @@ class XpuRuntime(TorchDeviceRuntime):
         """Start the vendor's runtime, see that it counts as the kernel does, and open the device.
 
         Raises:
-            DeviceError: It counts otherwise, so that the index may be another device.
+            DeviceError: There is no such device, or the runtime counts otherwise, so that the index
+                may be another one.
         """
         devices = list_devices()
         count = int(self.module.device_count())
@@ -72,8 +73,9 @@ class XpuRuntime(TorchDeviceRuntime):
                 "ZE_AFFINITY_MASK, ZE_FLAT_DEVICE_HIERARCHY and ONEAPI_DEVICE_SELECTOR",
                 device_index=device_index,
             )
+        meant = _device(device_index).arch
         properties = self.module.get_device_properties(device_index)
-        found, meant = properties_family(properties), devices[device_index].arch
+        found = properties_family(properties)
         if found and found != meant:
             raise DeviceError(
                 f"device {device_index} should be of family {meant}, and torch.xpu has "

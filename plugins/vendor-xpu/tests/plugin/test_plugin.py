@@ -63,8 +63,8 @@ def test_every_missing_piece_is_named_with_what_to_install(
     machine.add_card("0000:03:00.0", B580)
     installed["torch"] = "2.13.0+cpu"
     for said in (
-        "no libze_loader.so.1: install the Level Zero loader",
-        "no libze_intel_gpu.so.1: install Intel's compute driver",
+        "no libze_loader.so.1 in LD_LIBRARY_PATH or the system's folders: install the Level Zero",
+        "no libze_intel_gpu.so.1 in LD_LIBRARY_PATH or the system's folders: install Intel's",
         "torch 2.13.0+cpu is built without support for Intel GPUs",
         "--index-url https://download.pytorch.org/whl/xpu",
     ):
@@ -91,7 +91,7 @@ def test_a_closed_render_node_is_named(
     machine.add_drivers()
     assert reason() == (
         "/dev/dri/renderD128 cannot be opened by this user: add it to the group that owns it "
-        "(render)"
+        "(render), in a container with --device /dev/dri and --group-add"
     )
 
 

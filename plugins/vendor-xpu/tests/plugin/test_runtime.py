@@ -57,6 +57,12 @@ def test_another_count_is_refused(xpu: FakeTorchXpu) -> None:
     assert "set_device" not in xpu.asked
 
 
+def test_an_index_that_nobody_has_is_refused(xpu: FakeTorchXpu) -> None:
+    with pytest.raises(DeviceError, match="1 devices here; index 3"):
+        XpuRuntime().set_device(3)
+    assert "set_device" not in xpu.asked
+
+
 def test_another_family_at_an_index_is_refused(xpu: FakeTorchXpu) -> None:
     xpu.devices[0] = Properties(name="Intel(R) Arc(TM) A770 Graphics", device_id=0x56A0)
     with pytest.raises(DeviceError, match=r"should be of family bmg.*A770"):
