@@ -1,9 +1,10 @@
-"""Write ``tests/engine/data/smollm2_greedy.json``: what `transformers` says after ten prompts.
+"""Write ``tests/engine/data/*_greedy.json``: what `transformers` says after ten prompts.
 
-Run by hand when the demo model or the prompts change; the tests then need neither the run nor
+Run by hand when a model or its prompts change; the tests then need neither the run nor
 `transformers`' copy of the weights:
 
     python -m tests.support.make_greedy_fixture PATH/TO/SmolLM2-135M-Instruct.Q4_1.gguf
+    python -m tests.support.make_greedy_fixture PATH/TO/gemma-3-270m-q4_k_m.gguf
 
 The GGUF file is dequantized to float32. Every step takes the largest logit, end of text included,
 so an engine compares with ``ignore_eos``. Margins (largest logit minus the second) stand beside the
@@ -16,13 +17,16 @@ import hashlib
 import json
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-FIXTURE = Path(__file__).parents[1] / "engine" / "data" / "smollm2_greedy.json"
+_DATA = Path(__file__).parents[1] / "engine" / "data"
+FIXTURE = _DATA / "smollm2_greedy.json"
+GEMMA3_FIXTURE = _DATA / "gemma3_greedy.json"
 NUM_NEW_TOKENS = 32
 
 _QUESTION = (
@@ -76,10 +80,40 @@ _PROMPTS: tuple[tuple[str, int], ...] = (
     (_STORY + _FRAME + _HALL, 440),
     (_STORY + "Years later the apprentice told it differently. " + _FRAME + _RAIN + _STORY, 600),
 )
+_LONG = _STORY + "Years later the apprentice told it differently. " + _FRAME + _RAIN + _STORY
+_GEMMA3_PROMPTS: tuple[tuple[str, int], ...] = (
+    ("The capital of France is", 6),
+    ("Water boils at a lower temperature on a mountain because", 11),
+    ("Q: Name three rivers of Europe and the sea each one reaches.\nA: The", 19),
+    (_CODE, 50),
+    (_HALL, 56),
+    (_YARD + _ROAD, 100),
+    (_STORY, 200),
+    (_FRAME + _RAIN + _ROAD + _YARD + _HALL, 270),
+    (_LONG, 530),  # the window of 512 is left behind
+    (_LONG + _HALL + _YARD, 700),
+)
 
 
 def main(gguf: Path) -> None:
-    """Compute and write the fixture."""
+    """Compute and write the fixture of the model with this file name."""
+    if "gemma-3" in gguf.name:
+        write_fixture(gguf, GEMMA3_FIXTURE, _GEMMA3_PROMPTS, with_bos=True)
+    else:
+        write_fixture(gguf, FIXTURE, _PROMPTS)
+
+
+def write_fixture(
+    gguf: Path, fixture: Path, prompts: Sequence[tuple[str, int]], *, with_bos: bool = False
+) -> None:
+    """Compute and write.
+
+    Args:
+        gguf: The model.
+        fixture: Where to.
+        prompts: Texts, each with the tokens it is cut to.
+        with_bos: Prompts begin with the token that begins a text.
+    """
     loading = {"gguf_file": gguf.name}
     tokenizer = transformers.AutoTokenizer.from_pretrained(gguf.parent, **loading)
     model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -88,18 +122,18 @@ def main(gguf: Path) -> None:
     dtypes = {str(parameter.dtype) for parameter in model.parameters()}
     if dtypes != {"torch.float32"}:
         raise SystemExit(f"the oracle must be float32 throughout, it is {dtypes}")
-    cases = [_case(model, tokenizer, text, length) for text, length in _PROMPTS]
+    cases = [_case(model, tokenizer, text, length, with_bos) for text, length in prompts]
     content = {"made_with": _origin(gguf), "num_new_tokens": NUM_NEW_TOKENS, "cases": cases}
-    FIXTURE.parent.mkdir(parents=True, exist_ok=True)
-    FIXTURE.write_text(_one_list_per_line(content), "utf-8")
+    fixture.parent.mkdir(parents=True, exist_ok=True)
+    fixture.write_text(_one_list_per_line(content), "utf-8")
     for case in cases:
         length, margin = len(case["prompt_token_ids"]), case["smallest_margin"]
         sys.stdout.write(f"{length} tokens, smallest margin {margin}: {case['text']!r}\n")
 
 
 @torch.inference_mode()
-def _case(model: Any, tokenizer: Any, text: str, length: int) -> dict[str, Any]:
-    prompt = tokenizer(text, add_special_tokens=False).input_ids[:length]
+def _case(model: Any, tokenizer: Any, text: str, length: int, with_bos: bool) -> dict[str, Any]:
+    prompt = tokenizer(text, add_special_tokens=with_bos).input_ids[:length]
     if len(prompt) < length:
         raise SystemExit(f"a prompt has {len(prompt)} tokens, {length} were wanted: {text!r}")
     tokens: list[int] = []
@@ -107,7 +141,7 @@ def _case(model: Any, tokenizer: Any, text: str, length: int) -> dict[str, Any]:
     cache = transformers.DynamicCache(config=model.config)
     fresh = torch.tensor([prompt])
     for _ in range(NUM_NEW_TOKENS):
-        logits = model(fresh, cache=cache, use_cache=True).logits[0, -1]
+        logits = model(fresh, cache=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
         best = logits.topk(2)
         tokens.append(int(best.indices[0]))
         margins.append(round(float(best.values[0] - best.values[1]), 4))
