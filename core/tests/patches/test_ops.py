@@ -75,6 +75,12 @@ def cut(logits, top_k, top_p):
     return kept.scatter(1, best, logits.gather(1, best))
 
 
+@register_kernel("penalties", name="ops/penalties")
+def penalties(logits, in_prompt, output_counts, repetition, frequency, presence):
+    count("penalties")
+    return logits - output_counts * frequency[:, None]
+
+
 @register_kernel("logprobs", name="ops/logprobs")
 def logprobs(logits):
     count("logprobs")
@@ -138,12 +144,14 @@ def test_each_piece_of_sampling_is_an_op(
     outside: Outside, model: str, expected: tuple[int, ...]
 ) -> None:
     outside.platform(PLATFORM, SAMPLING)
-    drawn = SamplingParams(max_tokens=6, temperature=0.8, top_k=5, logprobs=1, ignore_eos=True)
+    drawn = SamplingParams(
+        max_tokens=6, temperature=0.8, top_k=5, frequency_penalty=0.5, logprobs=1, ignore_eos=True
+    )
     with LLM(model, platform="acme", num_kv_blocks=20) as llm:
         assert greedy_tokens(llm) == expected
         llm.generate(prompt_token_ids=[[5, 6, 7]], sampling_params=drawn)
     counts = outside.counts()
-    assert all(counts[piece] > 0 for piece in ("greedy", "cut", "logprobs"))
+    assert all(counts[piece] > 0 for piece in ("greedy", "cut", "penalties", "logprobs"))
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -10,7 +10,7 @@ from dougong.contracts import OpAssignment
 from dougong.ops.binding import bind_ops
 from dougong.ops.outline import named_ops
 from dougong.sampling import Sampler, SamplingInputs, uniform_numbers
-from dougong.sampling.inputs import RandomRows
+from dougong.sampling.inputs import RandomRows, TokenCells
 
 from dougong_conformance.drivers.op_plan import choose
 from dougong_conformance.drivers.placing import to_device
@@ -51,7 +51,7 @@ def sample(
         for index, one in enumerate(logits):
             inputs = SamplingInputs(
                 random=None if random is None else _rows(random[index]),
-                suppressed=[(row, ids) for row, ids in suppressed or ()],
+                suppressed=TokenCells.of(dict(suppressed or ())),
                 num_logprobs=num_logprobs,
             )
             sampled = sampler.sample(to_device(one, device), inputs)

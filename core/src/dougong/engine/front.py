@@ -14,11 +14,11 @@ from dougong.engine.prompts import (
     TokenizedPrompt,
     check_priority,
     check_request_id,
-    check_sampling_params,
     check_token_ids,
     tokenize,
 )
 from dougong.engine.request_state import EngineRequestMaker, RequestState
+from dougong.engine.sampling_tokens import SamplingTokens
 from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import DougongError, RequestError
@@ -51,6 +51,7 @@ class FrontEnd:
         self._by_engine_id: dict[str, RequestState] = {}
         self._numbers = itertools.count()
         eos_token_ids = _inside(tokenizer.stop_token_ids, report.vocab_size)
+        self._sampling = SamplingTokens(tokenizer, report.vocab_size, eos_token_ids)
         self._maker = EngineRequestMaker(eos_token_ids, random.Random(report.seed))
 
     @cached_property
@@ -105,7 +106,7 @@ class FrontEnd:
             request_id = self._unused_id(number)
         else:
             self._check_id(request_id)
-        check_sampling_params(params, self._vocab_size)
+        params = self._sampling.resolve(params)
         engine_name = f"{request_id}@{number}"
         state = RequestState(request_id, engine_name, prompt, params, self.tokenizer)
         requests = list(self._maker.make(state, prompt, params, priority))
@@ -131,6 +132,8 @@ class FrontEnd:
             try:
                 if state.apply(delta):
                     to_abort.append(delta.request_id)
+            except DougongError as exc:
+                to_abort += state.fail(exc)
             except Exception as exc:  # noqa: BLE001 - the tokenizer's; it must end no other request
                 to_abort += state.fail(_no_text(exc))
             changed[state.request_id] = state

@@ -8,7 +8,6 @@ from typing import Any
 
 from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import RequestError
-from dougong.messages import SamplingParams
 
 Prompt = str | Sequence[int]
 Message = Mapping[str, Any]
@@ -47,15 +46,6 @@ def check_token_ids(field: str, token_ids: Sequence[int], vocab_size: int) -> No
                 f"model: ids run from 0 to {vocab_size - 1}.",
                 field=field,
             )
-
-
-def check_sampling_params(params: SamplingParams, vocab_size: int) -> None:
-    """Refuse what only the model's vocabulary shows to be wrong.
-
-    Raises:
-        RequestError: Names the field.
-    """
-    check_token_ids("stop_token_ids", params.stop_token_ids, vocab_size)
 
 
 def check_priority(priority: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from dougong.engine.prompts import TokenizedPrompt
 from dougong.engine.sequence_text import SequenceText
 from dougong.engine.tokenizer import Tokenizer
-from dougong.errors import DougongError, RequestError
+from dougong.errors import DougongError, PluginError, RequestError
 from dougong.messages import (
     CompletionOutput,
     Request,
@@ -18,6 +18,7 @@ from dougong.messages import (
     RequestMetrics,
     RequestOutput,
     SamplingParams,
+    TokenLogprobs,
 )
 
 _SEEDS = 2**63
@@ -45,7 +46,9 @@ class RequestState:
         "_num_cached_tokens",
         "_num_open",
         "_prompt",
+        "_prompt_logprobs",
         "_sequences",
+        "_wants_prompt_logprobs",
         "engine_ids",
         "error",
         "request_id",
@@ -75,6 +78,8 @@ class RequestState:
         self._by_engine_id = dict(zip(self.engine_ids, self._sequences, strict=True))
         self._num_open = params.n
         self._num_cached_tokens = 0
+        self._wants_prompt_logprobs = params.prompt_logprobs is not None
+        self._prompt_logprobs: list[TokenLogprobs | None] | None = None
         self._metrics = RequestMetrics(time.monotonic())
 
     @property
@@ -92,6 +97,9 @@ class RequestState:
 
         Returns:
             Whether the engine must be told to end that sequence: its text has ended.
+
+        Raises:
+            PluginError: What was asked for of the prompt is not there.
         """
         sequence = self._by_engine_id[delta.request_id]
         if sequence.output.finish_reason is not None:
@@ -102,12 +110,27 @@ class RequestState:
             self._num_cached_tokens = delta.num_cached_tokens
         if delta.error is not None:
             self.error = RequestError(delta.error)
+        if self._wants_prompt_logprobs and delta.error is None:
+            self._take_prompt_logprobs(delta)
         must_abort = sequence.apply(delta)
         if sequence.output.finish_reason is not None:
             self._num_open -= 1
             if not self._num_open:
                 metrics.finished_s = time.monotonic()
         return must_abort
+
+    def _take_prompt_logprobs(self, delta: RequestDelta) -> None:
+        """From the first delta of the first sequence, which alone is asked for them."""
+        if self._prompt_logprobs is not None or delta.request_id != self.engine_ids[0]:
+            return
+        wanted = len(self._prompt.token_ids) - 1
+        if len(delta.prompt_logprobs) != wanted:
+            raise PluginError(
+                f"The platform's worker gave {len(delta.prompt_logprobs)} log-probabilities of a "
+                f"prompt of {wanted + 1} tokens, and {wanted} were due, so the request was ended; "
+                "others go on. Ask for no prompt_logprobs on this platform."
+            )
+        self._prompt_logprobs = [None, *delta.prompt_logprobs]
 
     def abort(self) -> list[str]:
         """End what is still running; the engine ids to end there."""
@@ -136,6 +159,7 @@ class RequestState:
             metrics=replace(self._metrics),
             is_finished=self.is_finished,
             num_cached_tokens=self._num_cached_tokens,
+            prompt_logprobs=self._prompt_logprobs,
         )
 
 
@@ -164,7 +188,7 @@ class EngineRequestMaker:
             yield Request(
                 request_id=engine_id,
                 prompt_token_ids=prompt.token_ids,
-                sampling_params=_for_one(params, own_seed),
+                sampling_params=_for_one(params, own_seed, is_first=index == 0),
                 eos_token_ids=self.eos_token_ids,
                 priority=priority,
                 arrival_s=state.arrival_s,
@@ -177,8 +201,12 @@ def _engine_ids(name: str, n: int) -> tuple[str, ...]:
     return (name,) if n == 1 else tuple(f"{name}#{index}" for index in range(n))
 
 
-def _for_one(params: SamplingParams, seed: int | None) -> SamplingParams:
-    return params if params.n == 1 and params.seed == seed else replace(params, n=1, seed=seed)
+def _for_one(params: SamplingParams, seed: int | None, *, is_first: bool) -> SamplingParams:
+    """Parameters of one sequence; the prompt is the same for all, so the first one reports it."""
+    prompt_logprobs = params.prompt_logprobs if is_first else None
+    if (params.n, params.seed, params.prompt_logprobs) == (1, seed, prompt_logprobs):
+        return params
+    return replace(params, n=1, seed=seed, prompt_logprobs=prompt_logprobs)
 
 
 def _copy(output: CompletionOutput) -> CompletionOutput:

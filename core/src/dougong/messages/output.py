@@ -31,6 +31,8 @@ class RequestDelta(msgspec.Struct, frozen=True, gc=False):
         stop_token_id: The id that ended it, when an id did.
         logprobs: Parallel to ``new_token_ids`` where asked for, else empty.
         num_cached_tokens: Prompt tokens found in the prefix cache, in the first delta; else 0.
+        prompt_logprobs: Of the prompt's tokens from the second on, in the first delta, where asked
+            for.
         error: Why the request could not be served; only with ``ABORT``.
     """
 
@@ -41,6 +43,7 @@ class RequestDelta(msgspec.Struct, frozen=True, gc=False):
     logprobs: list[TokenLogprobs] = []  # msgspec gives each its own
     num_cached_tokens: int = 0
     error: str | None = None
+    prompt_logprobs: list[TokenLogprobs] = []
 
 
 @dataclass(slots=True)
@@ -85,6 +88,8 @@ class RequestOutput:
         is_finished: Every sequence has ended.
         num_cached_tokens: Prompt tokens found in the prefix cache.
         metrics: Times.
+        prompt_logprobs: One entry per token of the prompt, ``None`` for the first, which follows
+            nothing; ``None`` as a whole where not asked for, or not there yet.
     """
 
     request_id: str
@@ -94,3 +99,4 @@ class RequestOutput:
     metrics: RequestMetrics
     is_finished: bool = False
     num_cached_tokens: int = 0
+    prompt_logprobs: list[TokenLogprobs | None] | None = None

@@ -81,7 +81,7 @@ class TokenLogprobs:
     """Log-probabilities at one position, natural logarithm, before temperature and truncation.
 
     Attributes:
-        token_id: The drawn token.
+        token_id: The drawn token, or the prompt's.
         logprob: Its log-probability.
         top: The most likely tokens, best first, as ``(token_id, logprob)``.
     """
@@ -100,9 +100,13 @@ class ModelRunnerOutput:
         req_ids: Requests that were sampled: those whose last known token was computed.
         sampled_token_ids: Parallel to ``req_ids``; one token each in contract 1.0.
         logprobs: By request id, for requests that asked.
+        prompt_logprobs: By request id, for requests that asked and have no output yet, sampled or
+            not: one entry for each token of the prompt, from the second on, that follows a token
+            computed in this step, in order.
     """
 
     step_id: int
     req_ids: list[str]
     sampled_token_ids: list[list[int]]
     logprobs: dict[str, TokenLogprobs] = field(default_factory=dict)
+    prompt_logprobs: dict[str, list[TokenLogprobs]] = field(default_factory=dict)

@@ -13,8 +13,6 @@ from dougong.ops.example_values import seeded
 class Penalties(CustomOp):
     """Make tokens less likely that were seen before.
 
-    No model of this version calls it, nor does the sampler.
-
     First **repetition** (Keskar et al. 2019, arXiv:1909.05858, as `transformers` applies it): the
     logit of a token that is in the prompt or was generated is divided by ``repetition`` where it is
     above 0, else multiplied by it; however often the token occurs. Then, for generated tokens

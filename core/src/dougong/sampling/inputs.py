@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ class RandomRows:
         top_p: float32 ``[num_random]``; 1 cuts nothing.
         uniform: float32 ``[num_random]`` in [0, 1).
         has_cuts: Whether any row has a ``top_k`` or ``top_p`` that cuts.
+        min_p: float32 ``[num_random]``, 0 cuts nothing; ``None``: no row has one.
     """
 
     rows: npt.NDArray[np.int64]
@@ -28,20 +29,74 @@ class RandomRows:
     top_p: npt.NDArray[np.float32]
     uniform: npt.NDArray[np.float32]
     has_cuts: bool
+    min_p: npt.NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCells:
+    """Single logits of a step; parallel arrays, no cell twice.
+
+    Attributes:
+        rows: int64, rows of the step's logits.
+        token_ids: int64.
+    """
+
+    rows: npt.NDArray[np.int64]
+    token_ids: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tokens: Mapping[int, Sequence[int]]) -> TokenCells | None:
+        """Cells of some tokens per row; ``None`` for no cell at all."""
+        counts = [len(token_ids) for token_ids in tokens.values()]
+        if not sum(counts):
+            return None
+        return cls(
+            np.repeat(np.fromiter(tokens, np.int64, len(tokens)), counts),
+            np.concatenate([np.array(token_ids, np.int64) for token_ids in tokens.values()]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PenalisedRows:
+    """Rows with penalties, and the tokens that they hold.
+
+    Attributes:
+        rows: int64 ``[num_penalised]``, rows of the step's logits, ascending.
+        repetition: float32 ``[num_penalised]``; 1 changes nothing.
+        frequency: float32 ``[num_penalised]``; 0 changes nothing.
+        presence: The same.
+        prompt: Tokens of the prompts, by row of this object; a token may stand there twice.
+        output: Tokens that were generated, each as often as it was.
+    """
+
+    rows: npt.NDArray[np.int64]
+    repetition: npt.NDArray[np.float32]
+    frequency: npt.NDArray[np.float32]
+    presence: npt.NDArray[np.float32]
+    prompt: TokenCells
+    output: TokenCells
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingInputs:
-    """One step's sampling.
+    """One step's sampling; ``None`` wherever no row asks for something.
 
     Attributes:
         random: Rows that draw; ``None``: every row is greedy.
-        suppressed: ``(row, token ids)`` that cannot be chosen now (``min_tokens``).
+        penalised: Rows whose tokens become less likely once they were seen.
+        biased: Logits to which ``bias`` is added.
+        bias: float32, parallel to ``biased``.
+        allowed: In a row that has a cell here, no other token can be chosen.
+        suppressed: Tokens that cannot be chosen now; a cell may stand there twice.
         num_logprobs: Most likely tokens to report for any row; ``None``: no row asked.
     """
 
     random: RandomRows | None = None
-    suppressed: Sequence[tuple[int, Sequence[int]]] = ()
+    penalised: PenalisedRows | None = None
+    biased: TokenCells | None = None
+    bias: npt.NDArray[np.float32] | None = None
+    allowed: TokenCells | None = None
+    suppressed: TokenCells | None = None
     num_logprobs: int | None = None
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import nn
 
-from dougong.ops import GreedySample, Logprobs, TopKTopP
-from dougong.sampling.inputs import RandomRows, SamplingInputs
+from dougong.ops import GreedySample, Logprobs, Penalties, TopKTopP
+from dougong.sampling.inputs import ALL_GREEDY, RandomRows, SamplingInputs
+from dougong.sampling.logit_edits import edit_logits, on_device
+from dougong.sampling.top_logprobs import TopLogprobs, top_of
 
 
 @dataclass(slots=True)
@@ -31,10 +31,11 @@ class SampledTokens:
 
 
 class Sampler(nn.Module):
-    """Calls the sampling ops in order: report, suppress, scale, cut, draw."""
+    """Calls the sampling ops in order: report, penalise, suppress, scale, cut, draw."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.penalties = Penalties()
         self.greedy_sample = GreedySample()
         self.top_k_top_p = TopKTopP()
         self.logprobs = Logprobs()
@@ -47,33 +48,41 @@ class Sampler(nn.Module):
             inputs: What the rows ask for.
         """
         reported = None if inputs.num_logprobs is None else self.logprobs(logits)
-        for row, token_ids in inputs.suppressed:
-            ids = torch.tensor(token_ids).to(logits.device, non_blocking=True)
-            logits[row, ids] = -torch.inf
+        if inputs is not ALL_GREEDY:
+            edit_logits(logits, inputs, self.penalties)
         token_ids = self.greedy_sample(logits)
         if inputs.random is not None:
             self._draw(logits, token_ids, inputs.random)
         if reported is None or inputs.num_logprobs is None:
             return SampledTokens(token_ids)
-        top = reported.topk(min(inputs.num_logprobs, logits.shape[1]), dim=-1)
-        chosen = reported.gather(1, token_ids.unsqueeze(1)).squeeze(1)
-        return SampledTokens(token_ids, chosen, top.indices, top.values)
+        top = top_of(reported, token_ids, inputs.num_logprobs)
+        return SampledTokens(token_ids, top.logprob, top.top_ids, top.top_logprobs)
+
+    def report(self, logits: torch.Tensor, token_ids: torch.Tensor, count: int) -> TopLogprobs:
+        """Log-probabilities of given tokens, one per row, and of the ``count`` most likely ones.
+
+        Args:
+            logits: float32 ``[num_rows, vocab_size]``.
+            token_ids: int64 ``[num_rows]``.
+            count: Most likely tokens per row.
+        """
+        return top_of(self.logprobs(logits), token_ids, count)
 
     def _draw(self, logits: torch.Tensor, token_ids: torch.Tensor, random: RandomRows) -> None:
         device = logits.device
-
-        def on_device(values: npt.NDArray[Any]) -> torch.Tensor:
-            return torch.from_numpy(values).to(device, non_blocking=True)
-
-        rows = on_device(random.rows)
+        rows = on_device(random.rows, device)
         scaled = logits[rows]
         # Only differences count; without the maximum nothing overflows, however small the divisor.
         scaled = scaled - scaled.amax(dim=-1, keepdim=True)
-        scaled = scaled / on_device(random.temperature).unsqueeze(1)
+        scaled = scaled / on_device(random.temperature, device).unsqueeze(1)
+        if random.min_p is not None:  # the likeliest token has 0 here, and always stays
+            lowest = on_device(random.min_p, device).log().unsqueeze(1)
+            scaled = scaled.masked_fill(scaled < lowest, -torch.inf)
         if random.has_cuts:
-            scaled = self.top_k_top_p(scaled, on_device(random.top_k), on_device(random.top_p))
+            top_k, top_p = on_device(random.top_k, device), on_device(random.top_p, device)
+            scaled = self.top_k_top_p(scaled, top_k, top_p)
         # Inverse transform: one number per row decides, so no generator state is needed.
         cumulative = scaled.softmax(dim=-1).cumsum(dim=-1)
-        target = on_device(random.uniform).unsqueeze(1) * cumulative[:, -1:]
+        target = on_device(random.uniform, device).unsqueeze(1) * cumulative[:, -1:]
         drawn = torch.searchsorted(cumulative, target, right=True).squeeze(1)
         token_ids[rows] = drawn.clamp_(max=logits.shape[1] - 1)

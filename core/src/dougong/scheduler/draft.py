@@ -65,6 +65,7 @@ class StepDraft:
     def add_new(self, state: SequenceState, num_tokens: int) -> None:
         """Tell the worker all about ``state`` and compute its first ``num_tokens`` tokens."""
         self._new_counts[state.request_id] = num_tokens
+        state.prompt_logprobs = []  # a preemption may have come between
         self._note(state, num_tokens)
         prompt = state.request.prompt_token_ids
         self._new.append(

@@ -146,6 +146,8 @@ class RunningRequests:
         return states
 
     def _shared_blocks(self, state: SequenceState) -> SharedBlocks:
+        if state.must_read_prompt:
+            return tuple([] for _ in range(self.allocator.num_groups))
         found = self.allocator.find_prefix(state.table, state.token_ids)
         parent = state.parent
         if parent is None or parent.phase is not Phase.DECODING:

@@ -149,6 +149,9 @@ class Scheduler:
         self._in_flight = None
         self._finish_prefills(draft)
         requests, logprobs = self._requests, output.logprobs
+        for request_id, entries in output.prompt_logprobs.items():
+            if request_id in requests:
+                requests[request_id].prompt_logprobs += entries
         deltas: list[RequestDelta] = []
         for request_id, new_token_ids in zip(output.req_ids, output.sampled_token_ids, strict=True):
             state = requests.get(request_id)
@@ -242,6 +245,7 @@ class Scheduler:
         """Add a token that may change more than the length."""
         state.token_ids += new_token_ids
         is_first = state.num_generated_tokens == len(new_token_ids)
+        prompt_logprobs, state.prompt_logprobs = state.prompt_logprobs, []
         reason = finish_reason(state)
         if reason is not None:
             self._retire(state)
@@ -255,6 +259,7 @@ class Scheduler:
             stop_token_id=state.token_ids[-1] if reason is FinishReason.STOP else None,
             logprobs=[] if logprobs is None else [logprobs],
             num_cached_tokens=(state.num_cached_tokens or 0) if is_first else 0,
+            prompt_logprobs=prompt_logprobs,
         )
 
     def _retire(self, state: SequenceState) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from dougong.kv_cache.block_table import BlockTable
-from dougong.messages import Request
+from dougong.messages import Request, TokenLogprobs
 
 
 class Phase(Enum):
@@ -35,6 +35,8 @@ class SequenceState:
             ``PREFILLING`` (a decoding request has computed all but its last token).
         num_cached_tokens: Prompt tokens the first admission found computed; ``None`` before it.
         num_free_needed: Free blocks the last failed admission asked for.
+        prompt_logprobs: Of the prompt as far as it is computed, where asked for, until they are
+            handed on with the first token.
         preempted_in: Step in which it was preempted last.
         parent: The request whose prompt it repeats, if any.
         forks: Requests held until this one's prompt is computed.
@@ -52,6 +54,7 @@ class SequenceState:
         "parent",
         "phase",
         "preempted_in",
+        "prompt_logprobs",
         "quiet_until",
         "request",
         "request_id",
@@ -82,6 +85,7 @@ class SequenceState:
         self.num_cached_tokens: int | None = None
         self.num_free_needed = 0
         self.preempted_in: int | None = None
+        self.prompt_logprobs: list[TokenLogprobs] = []
         self.parent: SequenceState | None = None
         self.forks: list[SequenceState] = []
 
@@ -93,6 +97,12 @@ class SequenceState:
     def is_running(self) -> bool:
         """Whether it holds blocks."""
         return self.phase is Phase.DECODING or self.phase is Phase.PREFILLING
+
+    @property
+    def must_read_prompt(self) -> bool:
+        """Whether no cached block may stand for a token: log-probabilities of all are due."""
+        asked = self.request.sampling_params.prompt_logprobs is not None
+        return asked and self.num_generated_tokens == 0
 
     @property
     def num_generated_tokens(self) -> int:

@@ -40,6 +40,7 @@ class NullBatch:
         self._token_at: dict[int, int] = {}
         self._sequences: dict[str, NullSequence] = {}
         self._scheduled: list[NullSequence] = []
+        self._starts: list[int] = []  # parallel to them: tokens computed before the step
 
     def take(self, step: SchedulerOutput) -> None:
         """Bring the sequences to where they stand after the step's computation."""
@@ -55,6 +56,10 @@ class NullBatch:
             ):
                 group += blocks
         assert sum(step.num_scheduled_tokens.values()) == step.total_num_scheduled_tokens
+        self._starts = [
+            self._sequences[request_id].num_computed_tokens
+            for request_id in step.num_scheduled_tokens
+        ]
         self._scheduled = [
             self._compute(self._sequences[request_id], num_tokens)
             for request_id, num_tokens in step.num_scheduled_tokens.items()
@@ -67,6 +72,18 @@ class NullBatch:
             for sequence in due:
                 self._check(sequence)
         return due
+
+    def prompt_tokens(self) -> dict[str, list[int]]:
+        """Tokens of prompts that follow a token of the step, of sequences that ask for their
+        log-probabilities and have no output."""
+        found = {}
+        for sequence, start in zip(self._scheduled, self._starts, strict=True):
+            tokens = sequence.token_ids[: sequence.num_prompt_tokens]
+            due = tokens[start + 1 : sequence.num_computed_tokens + 1]
+            is_new = len(sequence.token_ids) == sequence.num_prompt_tokens
+            if sequence.params.prompt_logprobs is not None and is_new and due:
+                found[sequence.request_id] = due
+        return found
 
     def _compute(self, sequence: NullSequence, num_tokens: int) -> NullSequence:
         start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_tokens

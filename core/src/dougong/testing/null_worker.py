@@ -137,9 +137,15 @@ class NullWorker(Worker):
             for sequence, chosen in zip(due, token_ids, strict=True)
             if sequence.params.logprobs is not None
         }
+        of_prompts = {
+            request_id: [TokenLogprobs(token_id, -0.5) for token_id in tokens]
+            for request_id, tokens in self._batch.prompt_tokens().items()
+        }
         for sequence, chosen in zip(due, token_ids, strict=True):
             sequence.token_ids += chosen
-        handle.output = ModelRunnerOutput(handle.step.step_id, req_ids, token_ids, logprobs)
+        handle.output = ModelRunnerOutput(
+            handle.step.step_id, req_ids, token_ids, logprobs, of_prompts
+        )
         return handle
 
     def _next_token(self, sequence: NullSequence) -> int:

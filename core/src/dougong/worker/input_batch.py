@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dougong.messages.step import CachedRequestData, NewRequestData, SchedulerOutput
+from dougong.sampling import SamplingInputs
 from dougong.worker.sampling_rows import SamplingRows
 
 
@@ -73,6 +74,10 @@ class InputBatch:
         """Rows of requests, in their order."""
         row_of = self.row_of
         return np.array([row_of[req_id] for req_id in req_ids], np.intp)
+
+    def sampling_inputs(self, rows: npt.NDArray[np.intp]) -> SamplingInputs:
+        """What a step that samples these rows asks of the sampler."""
+        return self.sampling.inputs(rows, self.num_tokens, self.token_ids)
 
     def _add(self, new: NewRequestData) -> None:
         row = len(self.req_ids)

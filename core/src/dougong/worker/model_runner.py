@@ -21,13 +21,17 @@ from dougong.contracts import (
     TokenLogprobs,
 )
 from dougong.models.causal_lm import CausalLM
-from dougong.sampling import SampledTokens, Sampler
+from dougong.sampling import SampledTokens, Sampler, TopLogprobs
+from dougong.sampling.top_logprobs import joined
 from dougong.worker.graph_dispatch import GraphDispatch, StepGraph
 from dougong.worker.input_batch import InputBatch
+from dougong.worker.prompt_rows import PromptTokens
+from dougong.worker.reports import prompt_logprobs, sampled_logprobs
 from dougong.worker.step_graphs import StepGraphs
 from dougong.worker.step_inputs import StepInputBuilder, StepInputs
 
 _POLL_S = 0.0005
+_FEWEST_ROWS = 16  # of logits at a time, where a step has few sequences
 
 
 @dataclass(slots=True)
@@ -185,13 +189,16 @@ class ModelRunner:
         )
 
     def forward(self, inputs: StepInputs) -> torch.Tensor | None:
-        """Logits of the rows that are sampled; ``None`` when no row is."""
+        """Logits of the rows that are sampled; ``None`` when no row is. An override hands hidden
+        states to `read_prompts` where the inputs have ``prompts``."""
         step = self.attention_step(inputs)
         if inputs.graph is None:
             hidden = self.model.forward(inputs.token_ids, inputs.positions, step)
         else:
             assert self._graphs is not None, "whoever chose the graph has captured it"
             hidden = self._graphs.replay(inputs.graph, step)
+        if inputs.prompts is not None:
+            inputs.prompt_logprobs = self.read_prompts(hidden, inputs.prompts)
         if not inputs.sampled.size:
             return None
         if inputs.logits_rows is not None:
@@ -200,15 +207,46 @@ class ModelRunner:
             hidden = hidden[: -inputs.num_padding]
         return self.model.compute_logits(hidden)
 
+    def read_prompts(self, hidden: torch.Tensor, prompts: PromptTokens) -> TopLogprobs:
+        """Log-probabilities of prompts, for ``StepInputs.prompt_logprobs``.
+
+        Their logits can be many more than a step's: a part of them at a time, as many as the
+        sequences of a step, whose memory is counted.
+
+        Args:
+            hidden: ``[num_tokens, hidden_size]``, of every token of the step.
+            prompts: Which of them predict what.
+        """
+        size = max(_FEWEST_ROWS, self._batch.token_ids.shape[0])
+        rows, token_ids = (
+            torch.split(torch.from_numpy(values).to(hidden.device, non_blocking=True), size)
+            for values in (prompts.hidden_rows, prompts.token_ids)
+        )
+        count = int(prompts.num_logprobs.max())
+        return joined(
+            [
+                self._sampler.report(
+                    self.model.compute_logits(hidden.index_select(0, some)), own, count
+                )
+                for some, own in zip(rows, token_ids, strict=True)
+            ]
+        )
+
     def sample(self, step: ModelStep) -> ModelStep:
         """Enqueue the choice of tokens and their way back to the host."""
         began = time.perf_counter()
         inputs = step.inputs
         if step.logits is not None:
             rows = inputs.rows[inputs.sampled]
-            asked = self._batch.sampling.inputs(rows, self._batch.num_tokens[rows])
+            asked = self._batch.sampling_inputs(rows)
             with self.runtime.inference_mode():
                 step.sampled = self._to_host(self._sampler.sample(step.logits, asked))
+        if (of_prompts := inputs.prompt_logprobs) is not None:
+            inputs.prompt_logprobs = TopLogprobs(
+                self._host_copy(of_prompts.logprob),
+                self._host_copy(of_prompts.top_ids),
+                self._host_copy(of_prompts.top_logprobs),
+            )
         # Also where nothing is sampled: the next step writes the host buffers of this one.
         step.event = self.runtime.new_event()
         step.event.record()
@@ -221,9 +259,10 @@ class ModelRunner:
         if step.event is not None:
             with self._classified(step.step_id):
                 step.event.synchronize()
-        if step.sampled is None:
-            return ModelRunnerOutput(step.step_id, [], [])
         inputs, batch = step.inputs, self._batch
+        of_prompts = self._prompt_logprobs(inputs)
+        if step.sampled is None:
+            return ModelRunnerOutput(step.step_id, [], [], prompt_logprobs=of_prompts)
         rows = inputs.rows[inputs.sampled]
         token_ids = step.sampled.token_ids.numpy()
         batch.append_tokens(rows, token_ids)
@@ -233,6 +272,7 @@ class ModelRunner:
             req_ids,
             token_ids.reshape(-1, 1).tolist(),
             self._logprobs(step.sampled, rows, req_ids),
+            of_prompts,
         )
 
     def _to_host(self, sampled: SampledTokens) -> SampledTokens:
@@ -253,17 +293,18 @@ class ModelRunner:
     ) -> dict[str, TokenLogprobs]:
         if sampled.logprob is None or sampled.top_ids is None or sampled.top_logprobs is None:
             return {}
-        asked = self._batch.sampling.num_logprobs
-        found = {}
-        for index, row in enumerate(rows.tolist()):
-            if row in asked:
-                count = asked[row]
-                top = zip(
-                    sampled.top_ids[index, :count].tolist(),
-                    sampled.top_logprobs[index, :count].tolist(),
-                    strict=True,
-                )
-                found[req_ids[index]] = TokenLogprobs(
-                    int(sampled.token_ids[index]), float(sampled.logprob[index]), tuple(top)
-                )
-        return found
+        found = TopLogprobs(sampled.logprob, sampled.top_ids, sampled.top_logprobs)
+        asked = [self._batch.sampling.num_logprobs.get(row) for row in rows.tolist()]
+        entries = sampled_logprobs(sampled.token_ids.tolist(), found, asked)
+        return {
+            req_id: entry
+            for req_id, entry in zip(req_ids, entries, strict=True)
+            if entry is not None
+        }
+
+    def _prompt_logprobs(self, inputs: StepInputs) -> dict[str, list[TokenLogprobs]]:
+        if inputs.prompts is None or inputs.prompt_logprobs is None:
+            return {}
+        req_ids = [self._batch.req_ids[row] for row in inputs.prompts.rows.tolist()]
+        entries = prompt_logprobs(inputs.prompts, inputs.prompt_logprobs)
+        return dict(zip(req_ids, entries, strict=True))

@@ -9,8 +9,10 @@ import numpy.typing as npt
 import torch
 
 from dougong.contracts import CommonAttentionMetadata, DeviceRuntime
+from dougong.sampling import TopLogprobs
 from dougong.worker.graph_dispatch import GraphDispatch, StepGraph
 from dougong.worker.input_batch import InputBatch
+from dougong.worker.prompt_rows import PromptTokens
 from dougong.worker.step_tensors import StepTensors
 
 
@@ -28,6 +30,8 @@ class StepInputs:
         logits_rows: Rows of the hidden states whose logits are needed; ``None``: all but padding.
         graph: That is replayed; ``None``: the step runs eagerly.
         num_padding: Rows of padding.
+        prompts: Of which log-probabilities are due; ``None``: no row asks for any now.
+        prompt_logprobs: Filled in by the forward where ``prompts`` is there.
     """
 
     token_ids: torch.Tensor
@@ -39,6 +43,8 @@ class StepInputs:
     logits_rows: torch.Tensor | None
     graph: StepGraph | None = None
     num_padding: int = 0
+    prompts: PromptTokens | None = None
+    prompt_logprobs: TopLogprobs | None = None
 
 
 class StepInputBuilder:
@@ -125,6 +131,9 @@ class StepInputBuilder:
             tensors.logits_rows.array[: sampled.size] = ends[sampled] - 1
             logits_rows = tensors.logits_rows.to_device(sampled.size)
 
+        prompts = None
+        if batch.sampling.prompts:
+            prompts = batch.sampling.prompts.select(rows, computed, counts, batch.token_ids)
         width = -(-max_seq_len // self._block_size)
         common = tensors.metadata(
             [
@@ -147,6 +156,7 @@ class StepInputBuilder:
             logits_rows=logits_rows,
             graph=graph,
             num_padding=num_rows - num_tokens,
+            prompts=prompts,
         )
 
     def _block_table(

@@ -14,7 +14,9 @@ from dougong.worker.dummy_step import GREEDY, dummy_lengths, num_dummy_blocks, s
 from dougong.worker.reaching import reaching_counts
 
 # Greedy choice is computed for every row; this asks for the other parts of the sampler too.
-_EVERYTHING = SamplingParams(temperature=1.0, top_k=1, top_p=0.5, seed=0, logprobs=1)
+_EVERYTHING = SamplingParams(
+    temperature=1.0, top_k=1, top_p=0.5, seed=0, logprobs=1, repetition_penalty=1.5
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,7 @@ def _first_steps(limits: StepLimits, *, must_be_apart: bool) -> Iterator[list[in
 
 def warm_up_sampling(plan: RankPlan) -> SamplingParams:
     """What each request of a warm-up asks of the sampler: all of it where part of it is not native,
-    since its cuts and log-probabilities take time."""
+    since its penalties, cuts and log-probabilities take time."""
     for one in plan.ops:
         is_sampler = any(path.startswith(SAMPLER_PREFIX) for path in one.paths)
         is_native = all(piece.implementation == NATIVE for piece in one.pieces)

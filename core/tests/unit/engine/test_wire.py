@@ -35,6 +35,7 @@ def test_what_a_step_produced_survives() -> None:
             stop_token_id=2,
             logprobs=[TokenLogprobs(2, -0.5, ((2, -0.5), (3, -1.5)))],
             num_cached_tokens=16,
+            prompt_logprobs=[TokenLogprobs(5, -2.5, ((1, -0.5),)), TokenLogprobs(6, -0.1)],
         ),
         RequestDelta("c", [], finish_reason=FinishReason.ABORT, error="no"),
     ]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dougong.sampling import Sampler, SamplingInputs, uniform_numbers
-from dougong.sampling.inputs import RandomRows
+from dougong.sampling.inputs import RandomRows, TokenCells
 
 
 def random_rows(
@@ -54,7 +54,7 @@ def test_greedy_rows_beside_random_ones_stay_greedy() -> None:
 
 def test_suppressed_tokens_are_never_chosen_and_do_not_change_what_is_reported() -> None:
     logits = LOGITS.repeat(2, 1)
-    inputs = SamplingInputs(suppressed=[(0, [2, 1])], num_logprobs=2)
+    inputs = SamplingInputs(suppressed=TokenCells.of({0: [2, 1]}), num_logprobs=2)
     sampled = Sampler().sample(logits.clone(), inputs)
     assert sampled.token_ids.tolist() == [3, 2]
     assert sampled.logprob is not None

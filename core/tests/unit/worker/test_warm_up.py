@@ -92,7 +92,7 @@ def test_a_piece_that_no_step_reaches_is_left_out(
 def test_the_whole_sampler_runs_only_where_a_part_of_it_has_a_kernel() -> None:
     assert warm_up_sampling(plan(OpPiece("acme/norm"))).is_greedy
     assert warm_up_sampling(plan(OpPiece("acme/argmax"), key="greedy_sample")).is_greedy
-    for key in ("top_k_top_p", "logprobs"):
+    for key in ("top_k_top_p", "logprobs", "penalties"):
         params = warm_up_sampling(plan(OpPiece("acme/part"), key=key))
         assert not params.is_greedy
         assert params.logprobs is not None
