@@ -50,6 +50,12 @@ TABLE: tuple[Variable, ...] = (
         "unset: only a wheel's own certificate counts",
         "certificates of conformance (*.json), for `--require-conformance` and the start block",
     ),
+    Variable(
+        "DOUGONG_API_KEY",
+        "text",
+        "unset: no key is asked for",
+        "same as --api-key of `dougong serve`, which comes first; unseen by others on the machine",
+    ),
     Variable("DOUGONG_LOG_LEVEL", "/".join(("DEBUG", "INFO", "WARNING", "ERROR")), "INFO", "log"),
     Variable(
         "HF_ENDPOINT",
@@ -127,6 +133,11 @@ def certificates() -> Path | None:
     if not folder.is_dir():
         raise ConfigError(f"DOUGONG_CERTIFICATES={value!r} is no folder. Name one, or unset it.")
     return folder
+
+
+def api_key() -> str | None:
+    """``DOUGONG_API_KEY``: what clients of a server must show; ``None``: it is not set."""
+    return _read("DOUGONG_API_KEY")
 
 
 def log_level() -> str:

@@ -64,7 +64,7 @@ def test_importing_dougong_opens_nothing() -> None:
     assert foreign == {"dougong"}
 
 
-@pytest.mark.parametrize("command", [[], ["generate"], ["bench"], ["doctor"]], ids=str)
+@pytest.mark.parametrize("command", [[], ["generate"], ["serve"], ["bench"], ["doctor"]], ids=str)
 def test_help_loads_neither_torch_nor_the_engine(command: list[str]) -> None:
     loaded = _modules_after(COMMAND_LINE.format(arguments=["dougong", *command, "--help"]))
     assert "torch" not in _tops(loaded)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dougong.cli.engine_options import with_engine_options
+from dougong.cli.model_argument import model_of
 from dougong.cli.new_file import check_new_file
 from dougong.config.args import EngineArgs
 from dougong.errors import ConfigError
@@ -66,7 +67,7 @@ def explain(
     """Print the plan of a start, or refuse as the start would. No weights, no device needed."""
     if diff is not None and is_ops:
         raise ConfigError("--diff and --ops show different things. Give one of them.")
-    args = replace(args, model=_model(context, args.model, reference))
+    args = replace(args, model=model_of(context, args.model, reference))
     check_new_file(
         save, kept="a plan that somebody may insist on", instead=f"look at --diff {save}"
     )
@@ -85,19 +86,6 @@ def quiet_planning(is_verbose: bool) -> None:
     logger = logging.getLogger("dougong")
     if not is_verbose and logger.getEffectiveLevel() == logging.INFO:
         logger.setLevel(logging.WARNING)
-
-
-def _model(context: typer.Context, option: str, reference: str | None) -> str:
-    """The model, from where it was given."""
-    source = context.get_parameter_source("model")
-    is_given = source is not None and source.name != "DEFAULT"
-    if reference is None:
-        return option
-    if is_given and option != reference:
-        raise ConfigError(
-            f"Two models were given: {reference} and --model {option}. Give one of them."
-        )
-    return reference
 
 
 def _plan(args: EngineArgs, capabilities: Path | None) -> ExecutionPlan:

@@ -1,0 +1,1 @@
+"""What OpenAI's clients speak: requests read and checked, answers and streams written."""

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+import re
+
+import httpx
+import pytest
+
+from dougong.server.document import BODIES
+from tests.unit.server.conftest import Served
+
+
+async def document(served: Served) -> httpx.Response:
+    return await served.client.get("/openapi.json")
+
+
+async def test_every_route_with_a_body_says_what_it_takes(served: Served) -> None:
+    found = (await document(served)).json()
+    posts = {path for path, methods in found["paths"].items() if "post" in methods}
+    assert posts == set(BODIES)
+    schemas = found["components"]["schemas"]
+    assert "messages" in schemas["ChatRequest"]["required"]
+    assert schemas["CompletionRequest"]["additionalProperties"] is False
+
+
+async def test_every_reference_leads_somewhere(served: Served) -> None:
+    answer = await document(served)
+    schemas = answer.json()["components"]["schemas"]
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', answer.text))
+    assert references
+    assert references <= set(schemas)
+    assert "$defs" not in json.dumps(schemas)
+
+
+async def test_asking_twice_changes_nothing(served: Served) -> None:
+    assert (await document(served)).text == (await document(served)).text
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+async def test_no_page_fetches_scripts_from_elsewhere(served: Served, path: str) -> None:
+    assert (await served.client.get(path)).status_code == 404
