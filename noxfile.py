@@ -178,7 +178,8 @@ def types(session: nox.Session) -> None:
 
 
 def _mypy(session: nox.Session, package: Path, *places: str) -> None:
-    used = (CONFORMANCE / "src", TRITON_KERNELS / "src") if package in VENDORS else ()
+    beside = (SIM, CONFORMANCE, TRITON_KERNELS)
+    used = (one / "src" for one in beside) if package in VENDORS else ()
     path = os.pathsep.join(str(part) for part in (package / "src", package, *used))
     config = ("--config-file", str(PYPROJECT))
     _run(session, "mypy", *config, *places, env={"MYPYPATH": path})
