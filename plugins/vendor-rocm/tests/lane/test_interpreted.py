@@ -9,6 +9,7 @@ kernels are not called; two are run beside. The interpreter's bfloat16 is not to
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +31,16 @@ pytestmark = [
     # numpy warns where a GPU does not: of rows of a tile that nobody reads
     pytest.mark.filterwarnings("ignore:(divide by zero|invalid value|overflow):RuntimeWarning"),
 ]
+
+
+class InterpretedUnified(AiterUnifiedBackend):
+    """In float32 too, which the backend does not take on a chip: there the interpreter is exact."""
+
+    limits = replace(
+        AiterUnifiedBackend.limits, dtypes=AiterUnifiedBackend.limits.dtypes | {"float32"}
+    )
+
+
 LIMITS = {torch.float32: 3e-6, torch.float16: 2e-3}
 """Largest difference, of values up to one; beyond, relative to the value."""
 STEPS = {
@@ -152,7 +163,7 @@ def worst_of(found: dict[torch.dtype, dict[str, float]]) -> str:
 def test_aiters_unified_attention_computes_what_attention_means(aiter: Imported) -> None:
     library.bind([ARCH])
     with shows("L5", "AITER's unified attention, interpreted") as shown:
-        found = {dtype: attention_distances(AiterUnifiedBackend(), dtype) for dtype in LIMITS}
+        found = {dtype: attention_distances(InterpretedUnified(), dtype) for dtype in LIMITS}
         shown.what = (
             "AITER's own Triton kernel of unified attention, as this wheel calls it (prefill, "
             f"decode, chunk, window, cap), agrees with the oracle interpreted: {worst_of(found)}"
@@ -186,4 +197,4 @@ def test_a_planted_wrong_window_is_seen(aiter: Imported, dtype: torch.dtype) -> 
     library.bind([ARCH])
     request = request_of(dtype, sliding_window=6)
     step = make_step(request, STEPS["prefill and decode"], 16)
-    assert attention_distance(AiterUnifiedBackend(), step, request, 6) > 10 * LIMITS[dtype]
+    assert attention_distance(InterpretedUnified(), step, request, 6) > 10 * LIMITS[dtype]
