@@ -77,6 +77,7 @@ class AcmeRMSNorm(RMSNorm):
 """,
     "acme_references.py": """
 import torch
+from collections import Counter
 from pathlib import Path
 from dougong.contracts import KernelReport
 from dougong_conformance.ladder import golden, stand_in
@@ -87,6 +88,7 @@ def rms_norm(x, weight, eps=1e-6):
     return (wide * scale).to(x.dtype) * weight * FACTOR
 
 FACTOR = 1.0
+CALLS = Counter()
 
 def install():
     global CALLS
