@@ -15,7 +15,7 @@ from dougong.describe.attention_layers import layer_windows
 from dougong.errors import ConfigError
 from dougong.models.causal_lm import CausalLM, WeightTarget
 from dougong.models.decoder_settings import DecoderSettings, check_whole_heads
-from dougong.models.llama import LlamaAttention, LlamaMLP
+from dougong.models.llama import LlamaAttention, LlamaMLP, decoder_targets
 from dougong.models.rotary import make_table
 from dougong.models.rotary_settings import RotarySettings, read_rotary_settings
 from dougong.ops import Embedding, FusedAddRMSNorm, LMHead, RMSNorm
@@ -109,17 +109,7 @@ class Gemma3ForCausalLM(CausalLM):
         return logits
 
     def weight_targets(self) -> Mapping[str, WeightTarget]:
-        targets = {
-            "model.embed_tokens.weight": WeightTarget(self.embed_tokens.weight),
-            "model.norm.weight": WeightTarget(self.norm.weight),
-        }
-        if not self.lm_head.is_tied:
-            targets["lm_head.weight"] = WeightTarget(self.lm_head.weight)
-        for index, layer in enumerate(self.layers):
-            assert isinstance(layer, Gemma3Layer)
-            targets.update(
-                (f"model.layers.{index}.{name}", target) for name, target in layer.targets()
-            )
+        targets = decoder_targets(self.embed_tokens, self.norm, self.lm_head, self.layers)
         return {
             name: replace(target, added=1.0) if name.endswith("norm.weight") else target
             for name, target in targets.items()

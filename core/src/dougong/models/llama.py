@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -72,18 +72,7 @@ class LlamaForCausalLM(CausalLM):
         return logits
 
     def weight_targets(self) -> Mapping[str, WeightTarget]:
-        targets = {
-            "model.embed_tokens.weight": WeightTarget(self.embed_tokens.weight),
-            "model.norm.weight": WeightTarget(self.norm.weight),
-        }
-        if not self.lm_head.is_tied:
-            targets["lm_head.weight"] = WeightTarget(self.lm_head.weight)
-        for index, layer in enumerate(self.layers):
-            assert isinstance(layer, LlamaLayer)
-            targets.update(
-                (f"model.layers.{index}.{name}", target) for name, target in layer.targets()
-            )
-        return targets
+        return decoder_targets(self.embed_tokens, self.norm, self.lm_head, self.layers)
 
 
 class LlamaLayer(nn.Module):
@@ -195,6 +184,28 @@ class LlamaMLP(nn.Module):
             self.gate_up, {f"{prefix}.gate_proj": inner, f"{prefix}.up_proj": inner}
         )
         yield from stacked_targets(self.down, {f"{prefix}.down_proj": hidden})
+
+
+def decoder_targets(
+    embed_tokens: Embedding, norm: FusedAddRMSNorm, lm_head: LMHead, layers: Iterable[Any]
+) -> dict[str, WeightTarget]:
+    """Targets of a whole decoder, by the names that this family's checkpoints and its kin's have.
+
+    Args:
+        embed_tokens: The first step.
+        norm: Behind the last layer.
+        lm_head: A target of its own unless it is tied.
+        layers: Each with ``targets()``: names within the layer, and targets.
+    """
+    targets = {
+        "model.embed_tokens.weight": WeightTarget(embed_tokens.weight),
+        "model.norm.weight": WeightTarget(norm.weight),
+    }
+    if not lm_head.is_tied:
+        targets["lm_head.weight"] = WeightTarget(lm_head.weight)
+    for index, layer in enumerate(layers):
+        targets.update((f"model.layers.{index}.{name}", target) for name, target in layer.targets())
+    return targets
 
 
 def stacked_targets(
