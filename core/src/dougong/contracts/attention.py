@@ -335,6 +335,15 @@ class AttentionBackend(ABC):
             return Support.no(f"{type(self).__name__} states neither limits nor supports()")
         return self.limits.check(request)
 
+    def check_supported(self, request: AttentionRequest) -> None:
+        """For `make_impl` of a backend whose kernels would leave out what they cannot do.
+
+        Raises:
+            UnsupportedError: `supports` says no; with its reason.
+        """
+        if not (answer := self.supports(request)):
+            raise UnsupportedError(f"{self.name} does not take this layer: {answer.reason}")
+
     @abstractmethod
     def kv_layout(self, spec: KVCacheSpec) -> KVLayout:
         """How this backend stores the KV cache of such a layer."""

@@ -101,8 +101,7 @@ class FusedInferBackend(AttentionBackend):
         Raises:
             UnsupportedError: `supports` says no to it.
         """
-        if not (answer := self.supports(request)):
-            raise UnsupportedError(f"{self.name} does not take this layer: {answer.reason}")
+        self.check_supported(request)
         return FusedInferImpl(request, scale)
 
     def make_builder(

@@ -27,7 +27,6 @@ from dougong.contracts import (
     KVBuffer,
     KVCacheSpec,
     KVLayout,
-    UnsupportedError,
 )
 
 from dougong_ascend.names import PAGED_NZ
@@ -79,8 +78,7 @@ class PagedNZBackend(AttentionBackend):
         Raises:
             UnsupportedError: `supports` says no to it.
         """
-        if not (answer := self.supports(request)):
-            raise UnsupportedError(f"{self.name} does not take this layer: {answer.reason}")
+        self.check_supported(request)
         return PagedNZImpl(request, scale)
 
     def make_builder(

@@ -29,7 +29,6 @@ from dougong.contracts import (
 from dougong_rocm.kernels_aiter import FEATURE, HALVES
 from dougong_rocm.kv_layout import paged_layout
 from dougong_rocm.library import AITER, PAGED_ATTENTION, library_of
-from dougong_rocm.taken import check_taken
 
 _FLOAT32_BYTES = 4
 _UNSCALED = "auto"  # of a cache that has the dtype of keys and values
@@ -150,7 +149,7 @@ class AiterAttentionBackend(_AiterBackend):
 
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         """One layer; refused where `supports` says no."""
-        check_taken(self, request)
+        self.check_supported(request)
         return AiterAttentionImpl(request, scale)
 
     def workspace_bytes(self, request: AttentionRequest, max_num_tokens: int) -> int:
@@ -213,7 +212,7 @@ class AiterUnifiedBackend(_AiterBackend):
 
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         """One layer; refused where `supports` says no."""
-        check_taken(self, request)
+        self.check_supported(request)
         return AiterUnifiedImpl(request, scale)
 
 

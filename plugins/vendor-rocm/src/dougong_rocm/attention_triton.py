@@ -23,7 +23,6 @@ from dougong_triton_kernels import kv_cache as cache_kernels
 
 from dougong_rocm.kernels_triton import FEATURE, TRITON
 from dougong_rocm.kv_layout import paged_layout
-from dougong_rocm.taken import check_taken
 
 _BLOCK_SIZES = (16, 32, 64, 128)
 _TOKENS_PER_SPLIT = 512  # not measured: below it a part's own work is less than joining the parts
@@ -66,7 +65,7 @@ class TritonAttentionBackend(AttentionBackend):
 
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         """One layer; refused where `supports` says no."""
-        check_taken(self, request)
+        self.check_supported(request)
         return TritonAttentionImpl(request, scale)
 
     def make_builder(

@@ -27,9 +27,9 @@ from dougong.contracts import (
     KVCacheSpec,
     KVLayout,
     Support,
-    UnsupportedError,
 )
 
+from dougong_xpu.block_table import own_blocks
 from dougong_xpu.compiled import BLOCK_SIZES, PREFILL, missing_kernels
 from dougong_xpu.providers import KERNELS
 
@@ -78,8 +78,7 @@ class XpuFlashBackend(AttentionBackend):
             UnsupportedError: It is none that `supports` says yes to: a cap on scores would be
                 taken and not applied.
         """
-        if not (answer := self.supports(request)):
-            raise UnsupportedError(f"xpu/flash: {answer.reason}")
+        self.check_supported(request)
         return XpuFlashImpl(request, scale)
 
     def make_builder(
@@ -116,14 +115,7 @@ class XpuFlashBuilder(AttentionMetadataBuilder):
     """Once per step and group; nothing here waits for the device."""
 
     def build(self, common: CommonAttentionMetadata) -> FlashStep:
-        """See `FlashStep`.
-
-        What lies behind a sequence's blocks in the table may be anything. A kernel that reads ahead
-        must find a block there, so block 0 is put in its place.
-        """
-        width = common.block_table.shape[1]
-        first_tokens = torch.arange(width, device=common.block_table.device) * self.spec.block_size
-        is_behind = first_tokens >= common.seq_lens.unsqueeze(1)
+        """See `FlashStep`."""
         return FlashStep(
             num_tokens=common.num_tokens,
             max_query_len=common.max_query_len,
@@ -131,7 +123,7 @@ class XpuFlashBuilder(AttentionMetadataBuilder):
             cu_seqlens_q=common.cu_seqlens_q,
             cu_seqlens_k=torch.zeros_like(common.cu_seqlens_q),
             seq_lens=common.seq_lens,
-            block_table=common.block_table.masked_fill(is_behind, 0),
+            block_table=own_blocks(common, self.spec.block_size),
         )
 
 

@@ -32,6 +32,7 @@ from dougong.contracts import (
 )
 
 from dougong_xpu import ipex_library
+from dougong_xpu.block_table import own_blocks
 from dougong_xpu.providers import EXTENSION, OLDER_TORCH
 
 _BLOCK_SIZES = (64, 16, 32, 128)
@@ -76,8 +77,7 @@ class IpexPagedBackend(AttentionBackend):
         Raises:
             UnsupportedError: It is none that `supports` says yes to.
         """
-        if not (answer := self.supports(request)):
-            raise UnsupportedError(f"xpu/ipex_paged: {answer.reason}")
+        self.check_supported(request)
         return IpexPagedImpl(request, scale)
 
     def make_builder(
@@ -114,10 +114,7 @@ class IpexPagedBuilder(AttentionMetadataBuilder):
     """Once per step and group; nothing here waits for the device."""
 
     def build(self, common: CommonAttentionMetadata) -> IpexStep:
-        """See `IpexStep`. A place in the table that no sequence has names block 0."""
-        width = common.block_table.shape[1]
-        first_tokens = torch.arange(width, device=common.block_table.device) * self.spec.block_size
-        is_behind = first_tokens >= common.seq_lens.unsqueeze(1)
+        """See `IpexStep`."""
         ends = common.seq_lens.cumsum(0).to(torch.int32)
         return IpexStep(
             num_tokens=common.num_tokens,
@@ -126,7 +123,7 @@ class IpexPagedBuilder(AttentionMetadataBuilder):
             cu_seqlens_q=common.cu_seqlens_q,
             cu_seqlens_kv=torch.cat((ends.new_zeros(1), ends)),
             seq_lens=common.seq_lens,
-            block_table=common.block_table.masked_fill(is_behind, 0),
+            block_table=own_blocks(common, self.spec.block_size),
         )
 
 
