@@ -59,6 +59,9 @@ class AskedBackend(AttentionBackend):
     def graph_support(self) -> GraphSupport:
         return self._queries.graph_support(self.name)
 
+    def check_supported(self, request: AttentionRequest) -> None:
+        self._backend.check_supported(request)
+
     def make_impl(self, request: AttentionRequest, scale: float) -> AttentionImpl:
         return self._backend.make_impl(request, scale)
 
