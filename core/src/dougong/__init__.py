@@ -12,18 +12,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dougong.engine.async_engine import AsyncEngine
     from dougong.engine.llm import LLM
-    from dougong.messages.output import RequestOutput
+    from dougong.messages.output import EmbeddingOutput, RequestOutput
+    from dougong.messages.pooling import PoolingParams
     from dougong.messages.request import SamplingParams
+    from dougong.messages.structured_output import StructuredOutput
 
 __version__ = "0.1.0"
 
-__all__ = ["LLM", "AsyncEngine", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = [
+    "LLM",
+    "AsyncEngine",
+    "EmbeddingOutput",
+    "PoolingParams",
+    "RequestOutput",
+    "SamplingParams",
+    "StructuredOutput",
+    "__version__",
+]
 
 _HOME = {
     "LLM": "dougong.engine.llm",
     "AsyncEngine": "dougong.engine.async_engine",
+    "EmbeddingOutput": "dougong.messages.output",
+    "PoolingParams": "dougong.messages.pooling",
     "RequestOutput": "dougong.messages.output",
     "SamplingParams": "dougong.messages.request",
+    "StructuredOutput": "dougong.messages.structured_output",
 }
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dougong.attention import Attention
-from dougong.models import CausalLM
+from dougong.models import CausalLM, EncoderModel
 from dougong.ops import CustomOp
 
 
@@ -68,8 +68,9 @@ def _memory(value: Any) -> set[int]:
 
 
 @contextmanager
-def watching(model: CausalLM) -> Iterator[Watch]:
-    """Watch the model's two calls; what the ops and attention under it do is theirs."""
+def watching(model: CausalLM | EncoderModel) -> Iterator[Watch]:
+    """Watch the model's calls, two or an encoder's one; what ops and attention under it do is
+    theirs."""
     watch, call_attention = Watch(), Attention.__call__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CustomOp, "__call__", lambda op, *args: watch.inside(op._bound)(*args))
@@ -77,5 +78,6 @@ def watching(model: CausalLM) -> Iterator[Watch]:
             Attention, "__call__", lambda layer, *args: watch.inside(call_attention)(layer, *args)
         )
         patch.setattr(model, "forward", watch.during(model.forward))
-        patch.setattr(model, "compute_logits", watch.during(model.compute_logits))
+        if not isinstance(model, EncoderModel):
+            patch.setattr(model, "compute_logits", watch.during(model.compute_logits))
         yield watch

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "dougong"
-HOST_SIDE = ("contracts", "config", "kv_cache", "messages", "scheduler")
+HOST_SIDE = ("contracts", "config", "grammar", "kv_cache", "messages", "scheduler")
 REPORT = "\nimport json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
 COMMAND_LINE = """
 import sys

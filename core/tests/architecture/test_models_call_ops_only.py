@@ -6,14 +6,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812 - torch's own convention
 
 from dougong.attention import Attention, AttentionStep
-from dougong.models import CausalLM, ModelRegistry, build_model
+from dougong.models import CausalLM, EncoderModel, EncoderStep, ModelRegistry, build_model
+from dougong.models.bert import BertModel
 from dougong.models.llama import LlamaForCausalLM
 from dougong.ops import CustomOp
 from tests.architecture.model_arithmetic import find
@@ -21,6 +22,7 @@ from tests.architecture.model_watch import Watch, watching
 from tests.support.model_harness import ModelHarness
 from tests.support.tiny_models import tiny_config
 
+M = TypeVar("M", CausalLM, EncoderModel)
 MODELS = Path(__file__).parents[2] / "src" / "dougong" / "models"
 
 # file, and what it may compute with (None: anything, and then it defines no class): why
@@ -113,7 +115,7 @@ def test_a_file_that_may_compute_anything_defines_no_model() -> None:
         assert what or not any(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
 
 
-def made(cls: type[CausalLM], **changes: Any) -> CausalLM:
+def made(cls: type[M], **changes: Any) -> M:
     config = tiny_config(**changes)
     model = build_model(cls, config, torch.float32, torch.device("cpu"))
     generator = torch.Generator().manual_seed(0)
@@ -121,6 +123,16 @@ def made(cls: type[CausalLM], **changes: Any) -> CausalLM:
         shape = target.view.shape
         target.view.copy_(torch.randn(shape, generator=generator) / shape[-1] ** 0.5)
     return model
+
+
+def watched_encoder(model: EncoderModel) -> Watch:
+    """A step with texts of several lengths, two of them alike."""
+    starts = torch.tensor([0, 3, 10, 13], dtype=torch.int32)
+    positions = torch.cat([torch.arange(3), torch.arange(7), torch.arange(3)])
+    with watching(model) as watch, torch.inference_mode():
+        model.forward(torch.arange(13), positions, EncoderStep(starts, starts, 7))
+    assert watch.num_inside > 50, "it saw hardly anything, so it proves nothing"
+    return watch
 
 
 def watched(model: CausalLM) -> Watch:
@@ -135,6 +147,8 @@ def watched(model: CausalLM) -> Watch:
 
 # architecture: what its tiny config has beside the usual
 CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "BertForMaskedLM": {"hidden_act": "gelu"},
+    "BertModel": {"hidden_act": "gelu"},
     "Gemma3ForCausalLM": {
         "head_dim": 16,
         "sliding_window": 5,
@@ -148,13 +162,19 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "Phi3ForCausalLM": {"sliding_window": 5, "partial_rotary_factor": 0.5},
     "Qwen2ForCausalLM": {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1},
     "Qwen3ForCausalLM": {"head_dim": 32, "attention_bias": True},
+    "RobertaModel": {"hidden_act": "gelu"},
+    "XLMRobertaModel": {"hidden_act": "gelu"},
 }
 
 
 @pytest.mark.parametrize("name", ModelRegistry().names())
 def test_a_running_model_computes_in_ops_and_attention_alone(name: str) -> None:
-    model = made(ModelRegistry().resolve([name]), architectures=[name], **CHANGES.get(name, {}))
-    assert watched(model).found == []
+    cls, changes = ModelRegistry().resolve([name]), CHANGES.get(name, {})
+    if issubclass(cls, EncoderModel):
+        watch = watched_encoder(made(cls, architectures=[name], **changes))
+    else:
+        watch = watched(made(cls, architectures=[name], **changes))
+    assert watch.found == []
 
 
 class _Planted(LlamaForCausalLM):
@@ -198,6 +218,18 @@ class Bypasses(_Planted):
 class Activates(LlamaForCausalLM):
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return F.tanh(super().compute_logits(hidden))
+
+
+class AddsBeside(BertModel):
+    def forward(
+        self, token_ids: torch.Tensor, positions: torch.Tensor, step: EncoderStep
+    ) -> torch.Tensor:
+        hidden = super().forward(token_ids, positions, step)
+        return hidden + hidden
+
+
+def test_an_encoder_that_computes_outside_ops_is_found() -> None:
+    assert "aten.add.Tensor" in watched_encoder(made(AddsBeside, hidden_act="gelu")).found
 
 
 @pytest.mark.parametrize(

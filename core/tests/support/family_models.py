@@ -184,6 +184,7 @@ def load_family(folder: Path, max_model_len: int | None = None) -> CausalLM:
     cpu = torch.device("cpu")
     source = open_tensors(files)
     model, _ = load_model(cls, config, torch.float32, cpu, source, max_model_len=max_model_len)
+    assert isinstance(model, CausalLM)
     return model
 
 

@@ -37,6 +37,8 @@ class RecordedCall:
                     result.fill_(torch.nan)
             return
         new = _tensors(self.func(*self.args, **self.kwargs))
+        if not self.results:
+            return  # it wrote to an argument
         for result, value in zip(self.results, new, strict=True):
             result.copy_(value)
 

@@ -31,6 +31,11 @@ _COMPANIONS = (
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
+    # What sentence-transformers writes beside a model that makes vectors.
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
 )
 _PUBLIC_HUB = "https://huggingface.co"
 

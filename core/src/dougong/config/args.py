@@ -13,6 +13,10 @@ ConformanceLevel = Literal["core", "extended"]
 """What a platform's certificate has to say."""
 
 
+RunnerName = Literal["auto", "generate", "pooling"]
+"""What a model is used for; ``auto``: what its checkpoint is made for."""
+
+
 GraphLevelName = Literal["none", "piecewise", "decode", "full"]
 """How much of a step is captured; see `dougong.contracts.GraphLevel`."""
 
@@ -21,6 +25,7 @@ class EngineOptions(TypedDict, total=False):
     """The fields of `EngineArgs` but ``model``, as keyword arguments."""
 
     revision: str | None
+    runner: RunnerName | None
     platform: str | None
     devices: str | None
     dtype: str | None
@@ -41,6 +46,10 @@ class EngineOptions(TypedDict, total=False):
     graph_memory_bytes: int | None
     custom_ops: str | None
     op: Sequence[str] | None
+    enable_lora: bool | None
+    max_loras: int | None
+    max_lora_rank: int | None
+    lora: Sequence[str] | None
     device_memory_utilization: float | None
     seed: int | None
     strict: bool | None
@@ -72,6 +81,8 @@ class EngineArgs:
     Attributes:
         model: Local folder, ``.gguf`` path, Hugging Face id, or ``demo``.
         revision: Commit, tag or branch of a Hugging Face id.
+        runner: ``generate`` texts, or make vectors by ``pooling``; ``auto`` is the same as unset:
+            what the checkpoint is made for.
         platform: Name of the platform; obeyed, or the start fails.
         devices: Indices or uuids of its devices, comma-separated; obeyed, or the start fails.
         dtype: Compute dtype; ``auto`` is the same as unset: the checkpoint's, where claimed.
@@ -95,6 +106,10 @@ class EngineArgs:
         custom_ops: Ops that run a vendor's implementation: ``all`` or ``none``, then ``+op`` and
             ``-op``, between commas.
         op: ``KEY=IMPLEMENTATION``, for any number of ops; obeyed, or the start fails.
+        enable_lora: Take adapters; also asked for by naming one in ``lora``.
+        max_loras: Adapters loaded at once.
+        max_lora_rank: Largest rank of an adapter.
+        lora: ``NAME=PATH`` of adapters that are loaded at the start.
         device_memory_utilization: Share of the device's memory limit to use, above 0 and at most 1.
         seed: Of everything that draws without a seed of its own.
         strict: Refuse every fallback.
@@ -108,6 +123,7 @@ class EngineArgs:
 
     model: str
     revision: str | None = None
+    runner: RunnerName | None = None
     platform: str | None = None
     devices: str | None = None
     dtype: str | None = None
@@ -128,6 +144,10 @@ class EngineArgs:
     graph_memory_bytes: int | None = None
     custom_ops: str | None = None
     op: Sequence[str] | None = None
+    enable_lora: bool | None = None
+    max_loras: int | None = None
+    max_lora_rank: int | None = None
+    lora: Sequence[str] | None = None
     device_memory_utilization: float | None = None
     seed: int | None = None
     strict: bool | None = None
@@ -140,8 +160,9 @@ class EngineArgs:
         problems = tuple(self._type_problems())
         if problems:
             raise ConfigError("Engine options have the wrong type:", problems)
-        if self.op is not None:  # a list is as welcome; what is frozen holds none
-            object.__setattr__(self, "op", tuple(self.op) or None)
+        for name in ("op", "lora"):  # a list is as welcome; what is frozen holds none
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(given) or None)
 
     @classmethod
     def option_names(cls) -> tuple[str, ...]:
@@ -218,7 +239,7 @@ def saved_value_problem(name: str, value: Any) -> str:
         is_plain = all(part is None or isinstance(part, str | int | float) for part in parts)
         return "" if is_plain else f"{name} is a {type(value).__name__}, which is no plain value."
     expected = _expected(hint)
-    if name == "op" and isinstance(value, list | tuple | str):
+    if name in ("op", "lora") and isinstance(value, list | tuple | str):
         expected = (str, tuple, list)
     return next(_problems_of(name, value, expected), "")
 
@@ -239,7 +260,7 @@ def _problems_of(name: str, value: Any, expected: tuple[type, ...]) -> Iterator[
 
 
 _MOST_SHOWN = 100
-_NO_CHOICES = frozenset({"model", "plan", "require_conformance"})
+_NO_CHOICES = frozenset({"model", "plan", "require_conformance", "lora"})
 _NOUNS: Mapping[type, str] = {
     str: "a text (str)", int: "a whole number (int)", float: "a number (float)",
     bool: "True or False (bool)", tuple: "a list of texts (str)",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from dougong.errors import ConfigError
+
+UNBOUNDED = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,8 @@ class CacheConfig:
         enable_prefix_caching: Keep finished blocks under the hash of their tokens for reuse.
         reserved_blocks: The first blocks of the pool, kept by the KV layout for itself; a
             request never gets one.
-        num_groups: KV cache groups; a request has one block table for each.
+        num_groups: KV cache groups; a request has one block table for each. 0: the model keeps no
+            keys and values.
 
     Raises:
         ConfigError: A value is out of range; all problems in one message.
@@ -42,7 +46,7 @@ class CacheConfig:
             f"{name}={value} must be at least {least}."
             for name, value, least in (
                 ("block_size", self.block_size, 1),
-                ("num_groups", self.num_groups, 1),
+                ("num_groups", self.num_groups, 0),
                 ("reserved_blocks", self.reserved_blocks, 0),
             )
             if value < least
@@ -62,5 +66,8 @@ class CacheConfig:
 
     @property
     def num_token_slots(self) -> int:
-        """Tokens whose keys and values fit at once, over all requests."""
+        """Tokens whose keys and values fit at once, over all requests; `UNBOUNDED` where none are
+        kept."""
+        if not self.num_groups:
+            return UNBOUNDED
         return self.num_usable_blocks // self.num_groups * self.block_size

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dougong.config.graphs import GraphConfig
+from dougong.config.lora import LoRAConfig
 from dougong.config.model import ModelConfig
+from dougong.config.pooling import PoolingConfig
 from dougong.config.scheduler import SchedulerConfig
 from dougong.contracts.config_view import ConfigView
 
@@ -90,6 +92,8 @@ class EngineConfig:
     kv_cache: KVCachePlan
     scheduler: SchedulerConfig
     graphs: GraphConfig = field(default_factory=GraphConfig)
+    lora: LoRAConfig | None = None
+    pooling: PoolingConfig | None = None
     explicit: frozenset[str] = frozenset()
 
     def view(self) -> ConfigView:
@@ -110,5 +114,6 @@ class EngineConfig:
             enforce_eager=self.compute.enforce_eager,
             device_memory_utilization=self.memory.utilization,
             seed=self.compute.seed,
+            pooling=None if self.pooling is None else self.pooling.spec,
             explicit=self.explicit,
         )

@@ -15,8 +15,15 @@ from dougong.config.decision import CHECKPOINT, CORE, USER, Decision, platform_a
 from dougong.config.dtypes import resolve_dtype, resolve_kv_dtype
 from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan
 from dougong.config.graphs import resolve_graphs
+from dougong.config.lora import resolve_lora
 from dougong.config.memory import kv_fits, resolve_memory
 from dougong.config.model import ModelConfig
+from dougong.config.pooling import (
+    PoolingConfig,
+    reads_every_token,
+    refuse_beside_pooling,
+    resolve_pooling,
+)
 from dougong.config.scheduler import SchedulerConfig
 from dougong.config.step_size import (
     StepNumbers,
@@ -100,6 +107,9 @@ def resolve(
     wishes = Wishes.of_user(args)
     wishes.apply_changes(platform, changes)
     _check_ranges(wishes)
+    pooling = resolve_pooling(wishes, model)
+    if pooling is not None:
+        refuse_beside_pooling(wishes, model, pooling)
     claims = capabilities.claims
     dtype = resolve_dtype(wishes, model.dtype, claims, platform)
     kv_dtype = resolve_kv_dtype(wishes, dtype, claims, platform)
@@ -111,7 +121,7 @@ def resolve(
     )
     _record_ways(args, wishes)
     memory = resolve_memory(wishes, capabilities.facts)
-    kv_cache = _resolve_kv_cache(wishes, kv_dtype, capabilities, platform)
+    kv_cache = _resolve_kv_cache(wishes, kv_dtype, capabilities, platform, pooling)
     kv_token_bytes = model.kv_bytes_per_token(dtype_bytes(kv_dtype))
     weight_bytes = model.weight_bytes(dtype_bytes(dtype))
     kv_bytes = kv_cache.asked_bytes or 0
@@ -119,7 +129,7 @@ def resolve(
         kv_bytes = kv_cache.asked_blocks * kv_cache.block_size * kv_token_bytes
     if not kv_fits(wishes, memory, model, weight_bytes=weight_bytes, kv_bytes=kv_bytes):
         kv_cache = replace(kv_cache, asked_blocks=None, asked_bytes=None, asked_by="")
-    max_model_len = _resolve_max_model_len(wishes, model)
+    max_model_len = _resolve_max_model_len(wishes, model, pooling)
     numbers = StepNumbers(
         free_bytes=max(0, memory.budget_bytes - weight_bytes),
         element_bytes=dtype_bytes(dtype),
@@ -135,6 +145,7 @@ def resolve(
         budget_bytes=memory.budget_bytes,
         max_num_tokens=scheduler.max_num_batched_tokens,
     )
+    lora = resolve_lora(wishes)
     wishes.check()
     config = EngineConfig(
         model=model,
@@ -143,6 +154,8 @@ def resolve(
         kv_cache=kv_cache,
         scheduler=scheduler,
         graphs=graphs,
+        lora=lora,
+        pooling=pooling,
         explicit=args.explicit - wishes.dropped,
     )
     problems = (*wishes.problems, *wishes.doubts)
@@ -178,7 +191,11 @@ def _check_ranges(wishes: Wishes) -> None:
 
 
 def _resolve_kv_cache(
-    wishes: Wishes, kv_dtype: str, capabilities: Capabilities, platform: str
+    wishes: Wishes,
+    kv_dtype: str,
+    capabilities: Capabilities,
+    platform: str,
+    pooling: PoolingConfig | None,
 ) -> KVCachePlan:
     sizes = capabilities.claims.kv_block_sizes
     block_size = wishes.settle_or(
@@ -193,16 +210,28 @@ def _resolve_kv_cache(
     return KVCachePlan(
         dtype=kv_dtype,
         block_size=block_size,
-        enable_prefix_caching=_settle_default(wishes, "enable_prefix_caching", True),
+        enable_prefix_caching=_resolve_prefix_caching(wishes, pooling),
         asked_blocks=wishes.get("num_kv_blocks", int),
         asked_bytes=wishes.get("kv_cache_memory_bytes", int),
         asked_by=wishes.author_of("num_kv_blocks", "kv_cache_memory_bytes") or "",
     )
 
 
-def _resolve_max_model_len(wishes: Wishes, model: ModelConfig) -> int:
-    most = model.max_position
-    value = wishes.settle_or("max_model_len", most, CHECKPOINT, model.max_position_reason)
+def _resolve_prefix_caching(wishes: Wishes, pooling: PoolingConfig | None) -> bool:
+    if pooling is None or not reads_every_token(pooling.spec):
+        return _settle_default(wishes, "enable_prefix_caching", True)
+    why = f"pooling={pooling.spec.method} reads every token"
+    return wishes.settle_or("enable_prefix_caching", False, CORE, why)
+
+
+def _resolve_max_model_len(
+    wishes: Wishes, model: ModelConfig, pooling: PoolingConfig | None
+) -> int:
+    most, usual, reason = model.max_position, model.max_position, model.max_position_reason
+    tuned = model.pooling.max_len
+    if pooling is not None and tuned is not None and 2 <= tuned < most:
+        usual, reason = tuned, f"max_seq_length={tuned} in {model.pooling.source} of the checkpoint"
+    value = wishes.settle_or("max_model_len", usual, CHECKPOINT, reason)
     if value > most:
         wishes.refuse(
             f"max_model_len={value} is more than {model.reference} can read: {most} tokens, from "
@@ -223,6 +252,8 @@ def _resolve_scheduler(wishes: Wishes, model: ModelConfig, numbers: StepNumbers)
         )
     max_num_seqs = wishes.settle_or("max_num_seqs", seqs, CORE, seqs_reason)
     tokens, tokens_reason = choose_max_num_batched_tokens(numbers, model, max_num_seqs)
+    if model.is_encoder and tokens < numbers.max_model_len:
+        tokens, tokens_reason = numbers.max_model_len, "a text of max_model_len is read in one step"
     max_tokens = wishes.settle_or("max_num_batched_tokens", tokens, CORE, tokens_reason)
     if not _holds_every_request(wishes, max_num_seqs, max_tokens):
         max_num_seqs = max_tokens
@@ -235,6 +266,7 @@ def _resolve_scheduler(wishes: Wishes, model: ModelConfig, numbers: StepNumbers)
             long_prefill_token_threshold=_settle_default(
                 wishes, "long_prefill_token_threshold", None, "a prompt may fill a step"
             ),
+            has_whole_prompts=model.is_encoder,
         )
     except ConfigError as exc:
         wishes.problems.extend(exc.problems or (str(exc),))

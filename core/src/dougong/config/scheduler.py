@@ -23,6 +23,8 @@ class SchedulerConfig:
         policy: See `SchedulingPolicy`.
         long_prefill_token_threshold: Tokens of one prompt computed per step at most, so that a
             long prompt leaves room for others; ``None``: as many as the budget has.
+        has_whole_prompts: A prompt is computed in one step or not at all, since its tokens see
+            those after them.
 
     Raises:
         ConfigError: A value is out of range; all problems in one message.
@@ -33,6 +35,7 @@ class SchedulerConfig:
     max_model_len: int
     policy: SchedulingPolicy = "fcfs"
     long_prefill_token_threshold: int | None = None
+    has_whole_prompts: bool = False
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -49,6 +52,12 @@ class SchedulerConfig:
                 f"max_num_batched_tokens={self.max_num_batched_tokens} is below "
                 f"max_num_seqs={self.max_num_seqs}: a step could not hold one token of every "
                 "running request. Raise the first or lower the second."
+            )
+        if self.has_whole_prompts and self.max_num_batched_tokens < self.max_model_len:
+            problems.append(
+                f"max_num_batched_tokens={self.max_num_batched_tokens} is below "
+                f"max_model_len={self.max_model_len}, and this model reads a whole text in one "
+                "step. Raise the first or lower the second."
             )
         if self.max_model_len < 2:
             problems.append(

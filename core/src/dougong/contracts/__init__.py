@@ -54,11 +54,13 @@ from dougong.contracts.kv_cache import (
     dtype_bytes,
 )
 from dougong.contracts.layers import LinearMethod, LoRAWrapper, MoEBackend
+from dougong.contracts.lora import LoRAPair, LoRAWeights, LoRAWorker
 from dougong.contracts.platform import Platform
 from dougong.contracts.plugin import Available, DeviceInfo, NotHere, PlatformPlugin, ProbeAnswer
 from dougong.contracts.rank_plan import (
     AttentionAssignment,
     GraphAssignment,
+    LoRAAssignment,
     OpAssignment,
     OpPiece,
     RankPlan,
@@ -85,8 +87,10 @@ from dougong.errors import (
     OutOfDeviceMemory,
     PeerLost,
     PluginError,
+    RequestError,
     UnsupportedError,
 )
+from dougong.messages.pooling import PoolingMethod, PoolingParams, PoolingSpec
 from dougong.messages.request import SamplingParams
 from dougong.messages.step import (
     CachedRequestData,
@@ -95,6 +99,7 @@ from dougong.messages.step import (
     SchedulerOutput,
     TokenLogprobs,
 )
+from dougong.messages.structured_output import StructuredOutput
 
 __all__ = [
     "CONTRACT_VERSION",
@@ -145,6 +150,10 @@ __all__ = [
     "KernelFault",
     "KernelReport",
     "LinearMethod",
+    "LoRAAssignment",
+    "LoRAPair",
+    "LoRAWeights",
+    "LoRAWorker",
     "LoRAWrapper",
     "LoadReport",
     "MLAImpl",
@@ -166,6 +175,9 @@ __all__ = [
     "Platform",
     "PlatformPlugin",
     "PluginError",
+    "PoolingMethod",
+    "PoolingParams",
+    "PoolingSpec",
     "ProbeAnswer",
     "Profiler",
     "Property",
@@ -173,11 +185,13 @@ __all__ = [
     "RankPlan",
     "Registration",
     "RegistrationKind",
+    "RequestError",
     "SamplingParams",
     "SchedulerOutput",
     "StepHandle",
     "StepStats",
     "Stream",
+    "StructuredOutput",
     "Support",
     "TokenLogprobs",
     "TokenRange",

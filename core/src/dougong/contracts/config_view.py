@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dougong.messages.pooling import PoolingSpec
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigView:
@@ -33,6 +35,7 @@ class ConfigView:
         enforce_eager: No graph capture and no compilation.
         device_memory_utilization: Share of the device's memory limit the engine may use.
         seed: Of everything that draws.
+        pooling: How hidden states become one vector; ``None``: the model generates text.
         explicit: Names of the fields the user set; proposing another value for one is an error.
     """
 
@@ -52,6 +55,7 @@ class ConfigView:
     enforce_eager: bool | None = None
     device_memory_utilization: float | None = None
     seed: int = 0
+    pooling: PoolingSpec | None = None
     explicit: frozenset[str] = frozenset()
 
 

@@ -1,7 +1,7 @@
 """Layers a vendor may own whole: linear methods, experts, LoRA.
 
-In contract 1.0 the core calls none of them yet: it computes no quantized weight in its stored form,
-has no model with experts and no adapters. The shapes are fixed so that plugins can be written.
+Of these the core of contract 1.0 calls `LoRAWrapper` alone: it computes no quantized weight in its
+stored form and has no model with experts. The shapes are fixed so that plugins can be written.
 """
 
 from __future__ import annotations
@@ -70,12 +70,37 @@ class MoEBackend(ABC):
 class LoRAWrapper(ABC):
     """Low-rank adapters over a batch in which each token may use another one.
 
-    Named ``punica`` in `Platform.get_punica_wrapper`, as plugin authors know it.
+    Named ``punica`` in `Platform.get_punica_wrapper`, as plugin authors know it. One is made for
+    each rank that takes adapters. The core owns the adapters' memory: every slot has its place in
+    ``lora_a`` and ``lora_b`` of each projection, smaller ranks are filled up with zeros, each
+    adapter's own scale is multiplied into its ``lora_b`` when it is loaded, and slots without an
+    adapter hold zeros, so every number in them is finite.
+
+    Args:
+        max_num_batched_tokens: Tokens of a step at most, padding included.
+        max_loras: Slots.
+        device: Of every tensor.
     """
+
+    def __init__(
+        self, *, max_num_batched_tokens: int, max_loras: int, device: torch.device
+    ) -> None:
+        """Keep the sizes, and make what every step needs."""
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.max_loras = max_loras
+        self.device = device
 
     @abstractmethod
     def update_metadata(self, lora_indices: torch.Tensor) -> None:
-        """Once per step: int64 ``[num_tokens]``; ``-1`` means no adapter."""
+        """Once per step, before its first `add_lora_linear`, and never inside a capture.
+
+        What it writes for a captured step must lie where it lay for that number of tokens when the
+        step was captured: a replay reads it there.
+
+        Args:
+            lora_indices: int64 ``[num_tokens]``: each token's slot; ``-1`` means no adapter, as
+                padding has it. Valid until the next call, always in the same memory.
+        """
 
     @abstractmethod
     def add_lora_linear(
@@ -86,12 +111,17 @@ class LoRAWrapper(ABC):
         lora_b: torch.Tensor,
         scale: float,
     ) -> None:
-        """``out += scale * x @ A.T @ B.T`` per token, in place.
+        """``out += scale * x @ A.T @ B.T`` per token, in place; rows without an adapter stay.
+
+        May be captured, so it waits for no number from the device.
 
         Args:
-            out: ``[num_tokens, out_features]``.
-            x: ``[num_tokens, in_features]``.
-            lora_a: ``[num_adapters, rank, in_features]``.
-            lora_b: ``[num_adapters, out_features, rank]``.
-            scale: Of all adapters of the call.
+            out: ``[num_tokens, out_features]``; may be some columns of a wider tensor, with the
+                last axis contiguous.
+            x: ``[num_tokens, in_features]`` in the dtype of ``out``; not changed.
+            lora_a: ``[max_loras, rank, in_features]``, contiguous, in the same dtype.
+            lora_b: ``[max_loras, out_features, rank]``, stored with the rows of each ``B.T`` one
+                after the other: strides ``(rank * out_features, 1, out_features)``.
+            scale: Of all adapters of the call, beside what is in ``lora_b`` already; the core
+                passes 1.
         """

@@ -95,8 +95,9 @@ class Platform(ABC):
         return None
 
     def get_punica_wrapper(self) -> str | None:
-        """The `LoRAWrapper`; ``None``: none of the platform's own. Not called in contract 1.0."""
-        return None
+        """The `LoRAWrapper`; ``None``: this platform computes no adapters, and a start that asks
+        for them is refused. The core's own is plain torch, and may be captured."""
+        return "dougong.reference:ReferenceLoRAWrapper"
 
     def get_supported_quantization(self) -> Sequence[QuantizationSupport]:
         """Weight formats this platform computes with; others are dequantized at load."""

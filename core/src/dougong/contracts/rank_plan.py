@@ -88,6 +88,21 @@ class GraphAssignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoRAAssignment:
+    """How a rank holds adapters.
+
+    Attributes:
+        wrapper: Import string of the `LoRAWrapper`.
+        max_loras: Adapters held at once; each has a slot, from 0 on.
+        max_rank: Largest rank of an adapter.
+    """
+
+    wrapper: str
+    max_loras: int
+    max_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlan:
     """All a rank is told of who computes what.
 
@@ -97,9 +112,11 @@ class RankPlan:
         ops: Every op of model and sampler once, those inside a fused slot that another
             implementation owns included.
         graphs: What is captured.
+        lora: How adapters are held; ``None``: none are taken.
     """
 
     block_size: int
     attention: tuple[AttentionAssignment, ...]
     ops: tuple[OpAssignment, ...]
     graphs: GraphAssignment = field(default_factory=GraphAssignment)
+    lora: LoRAAssignment | None = None

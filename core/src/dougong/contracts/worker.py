@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dougong.contracts.config_view import ConfigView
 from dougong.contracts.kv_cache import KVCacheConfig, KVCacheGroup, KVLayout
@@ -63,6 +63,9 @@ class GrammarMask:
     Attributes:
         req_ids: Requests, in row order.
         bitmask: int32 ``[len(req_ids), ceil(vocab_size / 32)]`` on the host; a set bit allows.
+            Token ``t`` is bit ``t % 32`` of word ``t // 32``, the lowest bit first. Every row has
+            a set bit, and bits past the vocabulary are not set. Nobody writes it any more, so a
+            copy to the device may be pending when `Worker.sample` returns.
     """
 
     req_ids: Sequence[str]
@@ -120,7 +123,16 @@ class Worker(ABC):
 
     Args:
         context: What to run and where.
+
+    Attributes:
+        takes_grammar_masks: `sample` obeys a `GrammarMask`. Where it is false, requests for
+            structured output are refused before they are computed.
+        makes_vectors: Steps obey `NewRequestData.pooling_params`, and encoders run. Where it is
+            false, a model that makes vectors is refused when the engine starts.
     """
+
+    takes_grammar_masks: ClassVar[bool] = False
+    makes_vectors: ClassVar[bool] = False
 
     def __init__(self, context: WorkerContext) -> None:
         """Keep ``context``; touch no device."""
@@ -191,7 +203,15 @@ class Worker(ABC):
 
     @abstractmethod
     def sample(self, handle: StepHandle, grammar: GrammarMask | None = None) -> StepHandle:
-        """Enqueue the choice of tokens for a submitted step; `StepHandle.result` then has them."""
+        """Enqueue the choice of tokens for a submitted step; `StepHandle.result` then has them.
+
+        Args:
+            handle: From `submit`.
+            grammar: Of requests that the step samples, some or all of them, in any order; no other
+                token than a row's may be chosen for its request. Of what ``sampling_params`` asks
+                for it comes after ``allowed_token_ids`` and before temperature and the cuts;
+                log-probabilities do not see it. Never given where ``takes_grammar_masks`` is false.
+        """
 
     def execute_model(
         self, step: SchedulerOutput, grammar: GrammarMask | None = None

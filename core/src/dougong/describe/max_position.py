@@ -14,6 +14,9 @@ _STRETCHING = ("linear", "dynamic", "yarn")
 _STATED_AFTER_SCALING = ("gemma3",)
 """Families whose stated length has any scaling already."""
 
+_COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert")
+"""Families whose positions begin after that of the padding token."""
+
 
 def resolve_max_position(hf_config: Mapping[str, Any]) -> tuple[int, str] | None:
     """Tokens, with how they came about; ``None`` where the checkpoint states no length."""
@@ -21,6 +24,10 @@ def resolve_max_position(hf_config: Mapping[str, Any]) -> tuple[int, str] | None
     if name is None:
         return None
     length = int(hf_config[name])
+    if str(hf_config.get("model_type", "")) in _COUNTED_FROM_PADDING:
+        padding = hf_config.get("pad_token_id")
+        offset = 1 + (1 if padding is None else int(padding))
+        return length - offset, f"{name}={length} of the checkpoint, less {offset} for padding"
     scaling = hf_config.get("rope_scaling") or {}
     kind = str(scaling.get("rope_type") or scaling.get("type") or "default")
     factor = float(scaling.get("factor") or 1.0)

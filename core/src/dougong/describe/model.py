@@ -12,6 +12,7 @@ from dougong.describe.attention import head_sizes
 from dougong.describe.attention_layers import describe_attention_layers
 from dougong.describe.max_position import resolve_max_position
 from dougong.describe.model_needs import count_parameters
+from dougong.describe.pooling import describe_pooling
 from dougong.describe.sizes import check_sizes
 from dougong.describe.text_config import text_config
 from dougong.errors import CheckpointError
@@ -75,6 +76,7 @@ def describe_model(
         num_parameters=count_parameters(weights, num_parameters),
         stored_bytes=weights.num_bytes if weights else 0,
         is_tied=weights.is_tied if weights else _says_tied(text),
+        pooling=describe_pooling(files, hf_config),
     )
 
 

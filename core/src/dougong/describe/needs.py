@@ -111,6 +111,8 @@ class ModelNeeds:
         ops: Of the built model and the sampler; empty until an outline was made.
         weights: Formats.
         experts: ``None``: there are none.
+        adapter_elements: Elements of one adapter of rank 1 at every projection that takes one; 0
+            until an outline was made.
         provenance: Property of the checkpoint (``"dtype"``, ``"weight_format"``, a size) → where
             its value came from, where that helps to understand a refusal; a conversion is named.
     """
@@ -123,4 +125,5 @@ class ModelNeeds:
     weights: tuple[WeightNeed, ...]
     ops: tuple[OpSite, ...] = ()
     experts: ExpertsNeed | None = None
+    adapter_elements: int = 0
     provenance: Mapping[str, str] = field(default_factory=dict)

@@ -7,22 +7,31 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from dougong.config import EngineArgs, EngineOptions
 from dougong.engine.channel import CLOSED, EngineChannel, ThreadChannel, engine_dead
 from dougong.engine.chat_template import resolve_chat_template
-from dougong.engine.commands import Abort, Add, Answer, Ask, Died, Event
+from dougong.engine.commands import (
+    Abort,
+    Add,
+    Answer,
+    Ask,
+    Died,
+    Event,
+    LoadLoRA,
+    UnloadLoRA,
+)
 from dougong.engine.core import EngineStats
 from dougong.engine.front import FrontEnd
+from dougong.engine.live_request import LiveRequest
 from dougong.engine.preparation import prepare
 from dougong.engine.process_channel import ProcessChannel
 from dougong.engine.prompts import Message, Prompt, TokenizedPrompt
-from dougong.engine.request_state import RequestState
 from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import EngineDeadError
-from dougong.messages import RequestOutput, SamplingParams
+from dougong.messages import EmbeddingOutput, PoolingParams, RequestOutput, SamplingParams
 from dougong.planner import ExecutionPlan
 
 if TYPE_CHECKING:
@@ -39,8 +48,9 @@ class AsyncEngine:
     def __init__(self, loop: asyncio.AbstractEventLoop, args: EngineArgs) -> None:
         self._loop = loop
         self._args = args
-        self._wakers: dict[RequestState, asyncio.Event] = {}
-        self._answers: dict[int, asyncio.Future[EngineStats | None]] = {}
+        self._wakers: dict[LiveRequest, asyncio.Event] = {}
+        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._loads: set[int] = set()  # tickets of adapters that are being loaded
         self._tickets = itertools.count()
         self._dead: BaseException | None = None
         self._channel: EngineChannel
@@ -107,6 +117,8 @@ class AsyncEngine:
         *,
         request_id: str | None = None,
         priority: int = 0,
+        lora: str | None = None,
+        is_live: bool = False,
     ) -> AsyncIterator[RequestOutput]:
         """Continue a prompt.
 
@@ -115,6 +127,9 @@ class AsyncEngine:
             sampling_params: ``None``: the defaults.
             request_id: ``None``: one is made.
             priority: Lower runs first under the ``priority`` policy.
+            lora: Name of a loaded adapter; ``None``: the model alone.
+            is_live: Yield one object that goes on growing, instead of a copy each time: for a
+                consumer that has taken what it needs before it asks for more.
 
         Yields:
             Everything so far, each time there is more; the last one is finished. A consumer that is
@@ -127,7 +142,12 @@ class AsyncEngine:
             EngineDeadError: The engine is gone; the cause is chained.
         """
         return self._stream(
-            lambda: self._front.tokenize(prompt), sampling_params, request_id, priority
+            lambda: self._front.tokenize(prompt),
+            sampling_params,
+            request_id,
+            priority,
+            lora=lora,
+            is_live=is_live,
         )
 
     def chat(
@@ -137,15 +157,94 @@ class AsyncEngine:
         *,
         request_id: str | None = None,
         priority: int = 0,
+        lora: str | None = None,
     ) -> AsyncIterator[RequestOutput]:
         """Answer a conversation; otherwise as `generate`."""
         return self._stream(
-            lambda: self._front.tokenize_chat(messages), sampling_params, request_id, priority
+            lambda: self._front.tokenize_chat(messages),
+            sampling_params,
+            request_id,
+            priority,
+            lora=lora,
         )
+
+    async def embed(
+        self,
+        text: Prompt,
+        pooling_params: PoolingParams | None = None,
+        *,
+        prompt_name: str | None = None,
+        request_id: str | None = None,
+        priority: int = 0,
+    ) -> EmbeddingOutput:
+        """Make a vector of a text, as the checkpoint says; who is cancelled ends the request.
+
+        Args:
+            text: Text or token ids.
+            pooling_params: ``None``: the checkpoint's own.
+            prompt_name: Of the checkpoint's prompts the one to put before; ``None``: its default.
+            request_id: ``None``: one is made.
+            priority: Lower runs first under the ``priority`` policy.
+
+        Raises:
+            RequestError: The request can never be served, or the model generates text.
+            EngineDeadError: The engine is gone; the cause is chained.
+        """
+        self._check_alive()
+        state, request = self._front.add_embedding(
+            self._front.tokenize_for_vector(text, prompt_name),
+            pooling_params or PoolingParams(),
+            request_id=request_id,
+            priority=priority,
+        )
+        waker = self._wakers[state] = asyncio.Event()
+        try:
+            self._channel.send(Add((request,)))
+            await waker.wait()
+            if not state.is_finished:
+                self._check_alive()
+            return state.output()
+        finally:
+            del self._wakers[state]
+            self._abort(self._front.abort(state))
+
+    def loras(self) -> tuple[str, ...]:
+        """Names of the adapters that requests may use."""
+        return self._front.adapters.names()
+
+    async def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter beside the steps; requests may use it when this returns.
+
+        Args:
+            name: That requests give as ``lora``.
+            path: Folder that peft saved.
+
+        Raises:
+            RequestError: It cannot be loaded here; the message says why.
+            CapacityError: As many as ``max_loras`` are loaded.
+            EngineDeadError: The engine is gone.
+        """
+        ticket = next(self._tickets)
+        self._loads.add(ticket)
+        try:
+            await self._ask(LoadLoRA(ticket, name, path))
+        except EngineDeadError:
+            self._loads.discard(ticket)
+            raise
+
+    async def unload_lora(self, name: str) -> None:
+        """Take no new request for an adapter; those that run end as they would.
+
+        Raises:
+            RequestError: There is none of that name.
+            EngineDeadError: The engine is gone.
+        """
+        self._front.adapters.remove(name)
+        await self._ask(UnloadLoRA(next(self._tickets), name))
 
     async def stats(self) -> EngineStats:
         """The engine now."""
-        stats = await self._ask("stats")
+        stats = (await self._ask(Ask(next(self._tickets), "stats"))).stats
         assert stats is not None
         return stats
 
@@ -155,12 +254,13 @@ class AsyncEngine:
         Raises:
             EngineDeadError: The engine is gone, or a device does not answer.
         """
-        await self._ask("health")
+        await self._ask(Ask(next(self._tickets), "health"))
 
     async def close(self) -> None:
         """End every stream and free everything; callable twice."""
         self._die(EngineDeadError(CLOSED))
         await asyncio.to_thread(self._channel.close)
+        await asyncio.to_thread(self._front.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,13 +293,19 @@ class AsyncEngine:
         sampling_params: SamplingParams | None,
         request_id: str | None,
         priority: int,
+        *,
+        lora: str | None = None,
+        is_live: bool = False,
     ) -> AsyncIterator[RequestOutput]:
         self._check_alive()
         params = sampling_params or SamplingParams()
+        if params.structured_output is not None:  # the front end finds it checked
+            await asyncio.to_thread(self._front.check_structured, params)
         state, requests = self._front.add(
-            tokenize(), params, request_id=request_id, priority=priority
+            tokenize(), params, request_id=request_id, priority=priority, lora=lora
         )
         waker = self._wakers[state] = asyncio.Event()
+        take = state.live if is_live else state.snapshot
         try:
             self._channel.send(Add(tuple(requests)))
             while True:
@@ -207,11 +313,12 @@ class AsyncEngine:
                 waker.clear()
                 if state.error is not None:
                     raise state.error
-                output = state.snapshot()
-                if not output.is_finished:
+                output = take()
+                is_finished = output.is_finished  # a live one may be by the time it was read
+                if not is_finished:
                     self._check_alive()
                 yield output
-                if output.is_finished:
+                if is_finished:
                     return
         finally:
             del self._wakers[state]
@@ -231,15 +338,22 @@ class AsyncEngine:
             for state in changed:
                 self._wakers[state].set()
         elif isinstance(event, Answer):
-            future = self._answers.pop(event.ticket, None)
-            if future is None or future.done():
-                return
-            if event.error is not None:
-                future.set_exception(event.error)
-            else:
-                future.set_result(event.stats)
+            self._take_answer(event)
         elif isinstance(event, Died):
             self._die(event.error)
+
+    def _take_answer(self, answer: Answer) -> None:
+        if answer.ticket in self._loads:  # whoever asked may be gone; the adapter is loaded
+            self._loads.discard(answer.ticket)
+            if answer.lora is not None:
+                self._front.adapters.add(answer.lora)
+        future = self._answers.pop(answer.ticket, None)
+        if future is None or future.done():
+            return
+        if answer.error is not None:
+            future.set_exception(answer.error)
+        else:
+            future.set_result(answer)
 
     def _abort(self, engine_ids: Sequence[str]) -> None:
         if not engine_ids:
@@ -264,10 +378,9 @@ class AsyncEngine:
         if self._dead is not None:
             raise engine_dead(self._dead)
 
-    async def _ask(self, what: Literal["stats", "health"]) -> EngineStats | None:
+    async def _ask(self, question: Ask | LoadLoRA | UnloadLoRA) -> Answer:
         self._check_alive()
-        ticket = next(self._tickets)
-        future: asyncio.Future[EngineStats | None] = self._loop.create_future()
-        self._answers[ticket] = future
-        self._channel.send(Ask(ticket, what))
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._answers[question.ticket] = future
+        self._channel.send(question)
         return await future

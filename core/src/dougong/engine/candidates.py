@@ -25,6 +25,7 @@ from dougong.planner.libraries import library_name
 from dougong.planner.mode import GRAPH_CAPTURE
 from dougong.platforms import report_problems
 from dougong.platforms.graph_runner import load_graph_runner
+from dougong.platforms.lora_wrapper import lora_wrapper_of
 
 
 def candidates_of(
@@ -53,6 +54,7 @@ def candidates_of(
         op_keys=registry.keys,
         quantization=_quantization(platform, registrations, capabilities),
         graph=_graph_support(platform, capabilities),
+        lora_wrapper=lora_wrapper_of(platform),
         kernels=kernels,
         notes=registry.notes,
     )

@@ -9,13 +9,23 @@ from collections.abc import Sequence
 
 from dougong.config import EngineArgs
 from dougong.engine.channel import CLOSED, engine_dead
-from dougong.engine.commands import Abort, Add, Answer, Ask, Died, Event
+from dougong.engine.commands import (
+    Abort,
+    Add,
+    Answer,
+    Ask,
+    Died,
+    Event,
+    LoadLoRA,
+    UnloadLoRA,
+)
 from dougong.engine.core import EngineCore, EngineStats
 from dougong.engine.preparation import Preparation
 from dougong.engine.process_channel import ProcessChannel
 from dougong.engine.start_report import StartReport
 from dougong.errors import EngineDeadError
-from dougong.messages import Request, RequestDelta
+from dougong.lora import read_adapter
+from dougong.messages import LoRARef, Request, RequestDelta
 from dougong.planner import ExecutionPlan
 
 
@@ -57,6 +67,23 @@ class EngineClient(ABC):
     @abstractmethod
     def stats(self) -> EngineStats:
         """The engine now."""
+
+    @abstractmethod
+    def load_lora(self, name: str, path: str) -> LoRARef:
+        """Load an adapter; steps go on where the engine runs elsewhere.
+
+        Raises:
+            RequestError: It cannot be loaded here.
+            CapacityError: Every slot is taken.
+        """
+
+    @abstractmethod
+    def unload_lora(self, name: str) -> LoRARef:
+        """Let an adapter go.
+
+        Raises:
+            RequestError: There is none of that name.
+        """
 
     @abstractmethod
     def health(self) -> None:
@@ -106,6 +133,17 @@ class LocalClient(EngineClient):
         """See `EngineClient.stats`."""
         self._check_alive()
         return self.core.stats()
+
+    def load_lora(self, name: str, path: str) -> LoRARef:
+        """See `EngineClient.load_lora`."""
+        self._check_alive()
+        self.core.check_can_load_lora(name)
+        return self.core.load_lora(name, read_adapter(path))
+
+    def unload_lora(self, name: str) -> LoRARef:
+        """See `EngineClient.unload_lora`."""
+        self._check_alive()
+        return self.core.unload_lora(name)
 
     def health(self) -> None:
         """See `EngineClient.health`."""
@@ -162,6 +200,14 @@ class ProcessClient(EngineClient):
         assert stats is not None
         return stats
 
+    def load_lora(self, name: str, path: str) -> LoRARef:
+        """See `EngineClient.load_lora`."""
+        return _lora_of(self._ask(LoadLoRA(next(self._tickets), name, path)))
+
+    def unload_lora(self, name: str) -> LoRARef:
+        """See `EngineClient.unload_lora`."""
+        return _lora_of(self._ask(UnloadLoRA(next(self._tickets), name)))
+
     def health(self) -> None:
         """See `EngineClient.health`."""
         self._ask(Ask(next(self._tickets), "health"))
@@ -172,7 +218,7 @@ class ProcessClient(EngineClient):
         self.channel.close()
         self._events.put(Died(EngineDeadError(CLOSED)))  # for a thread that waits in here
 
-    def _ask(self, question: Ask) -> Answer:
+    def _ask(self, question: Ask | LoadLoRA | UnloadLoRA) -> Answer:
         self.channel.send(question)
         while True:
             event = self._next_event()
@@ -189,3 +235,8 @@ class ProcessClient(EngineClient):
             self._events.put(event)  # whoever asks next learns it too
             raise engine_dead(event.error)
         return event
+
+
+def _lora_of(answer: Answer) -> LoRARef:
+    assert answer.lora is not None, "an answer without an error has it"
+    return answer.lora

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dougong.contracts import LoRAWeights
 from dougong.engine.core import EngineStats
 from dougong.engine.start_report import StartReport
-from dougong.messages import Request, RequestDelta
+from dougong.errors import DougongError
+from dougong.messages import LoRARef, Request, RequestDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,38 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadLoRA:
+    """Read an adapter's files, beside the steps, and load it between two; answered as an `Ask`."""
+
+    ticket: int
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoRARead:
+    """What came of reading an adapter; from the engine's own side, to be loaded.
+
+    Attributes:
+        ticket: Of `LoadLoRA`.
+        name: Under which it is to be loaded.
+        found: Its weights, or why there are none.
+    """
+
+    ticket: int
+    name: str
+    found: LoRAWeights | DougongError
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadLoRA:
+    """Let an adapter go; answered as an `Ask`."""
+
+    ticket: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Free everything and end."""
 
@@ -46,17 +80,19 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To an `Ask`.
+    """To an `Ask`, or to a command about an adapter.
 
     Attributes:
         ticket: Of the question.
         stats: ``None`` for health, where it means well.
+        lora: The adapter that was loaded or unloaded.
         error: Why there is no answer; the engine goes on.
     """
 
     ticket: int
     stats: EngineStats | None
     error: Exception | None = None
+    lora: LoRARef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +106,5 @@ class Died:
     error: BaseException
 
 
-Command = Add | Abort | Ask | Stop
+Command = Add | Abort | Ask | LoadLoRA | LoRARead | UnloadLoRA | Stop
 Event = Ready | list[RequestDelta] | Answer | Died

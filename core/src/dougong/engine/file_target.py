@@ -14,7 +14,7 @@ from dougong.errors import ConfigError
 from dougong.ops.registry import OpRegistry
 from dougong.planner import Candidates
 from dougong.platforms import open_for_description
-from dougong.reference import ReferenceAttentionBackend
+from dougong.reference import ReferenceAttentionBackend, ReferenceLoRAWrapper
 
 
 def target_in_file(path: Path, args: EngineArgs) -> PlanTarget:
@@ -98,6 +98,7 @@ def _described(file: CapabilityFile, path: Path, core: OpRegistry) -> PlanTarget
             op_keys=core.keys | {one.key for one in file.ops},
             quantization=tuple(quantization.values()),
             graph=file.graph,
+            lora_wrapper=f"{ReferenceLoRAWrapper.__module__}:{ReferenceLoRAWrapper.__qualname__}",
             kernels=file.kernels,
         ),
         registrations=(),

@@ -47,6 +47,8 @@ def size_kv_cache(config: EngineConfig, start: LoadedRanks) -> SizedCache:
             proposed a size that cannot be had.
     """
     asked, block_size = config.kv_cache, config.kv_cache.block_size
+    if not start.groups:
+        return _without_cache(config)
     _check_groups(block_size, start.groups)
     left = max(0, config.memory.budget_bytes - start.weight_bytes)
     reserved = max(layout.reserved_blocks for _, layout in start.groups)
@@ -75,6 +77,20 @@ def size_kv_cache(config: EngineConfig, start: LoadedRanks) -> SizedCache:
     )
     groups = tuple(group for group, _ in start.groups)
     return SizedCache(cache, KVCacheConfig(size.num_blocks, groups), size, decision)
+
+
+def _without_cache(config: EngineConfig) -> SizedCache:
+    """Of a model that keeps no keys and values: every text is computed in one step."""
+    asked, why = config.kv_cache, "the model keeps no keys and values"
+    cache = CacheConfig(
+        block_size=asked.block_size,
+        num_blocks=0,
+        dtype=asked.dtype,
+        enable_prefix_caching=False,
+        num_groups=0,
+    )
+    size = PoolSize(0, 0, 0, why)
+    return SizedCache(cache, KVCacheConfig(0, ()), size, Decision("num_kv_blocks", 0, CORE, why))
 
 
 def with_block_size(config: EngineConfig, block_size: int) -> EngineConfig:

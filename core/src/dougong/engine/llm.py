@@ -11,7 +11,9 @@ from dougong.config import EngineArgs, EngineOptions
 from dougong.engine.chat_template import resolve_chat_template
 from dougong.engine.client import EngineClient, LocalClient, ProcessClient
 from dougong.engine.core import EngineCore, EngineStats
+from dougong.engine.embedding_state import EmbeddingState
 from dougong.engine.front import FrontEnd
+from dougong.engine.live_request import LiveRequest
 from dougong.engine.preparation import prepare
 from dougong.engine.progress import generation_progress
 from dougong.engine.prompts import Message, Prompt, TokenizedPrompt
@@ -19,13 +21,20 @@ from dougong.engine.request_state import RequestState
 from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import EngineDeadError, RequestError
-from dougong.messages import Request, RequestOutput, SamplingParams
+from dougong.messages import (
+    EmbeddingOutput,
+    PoolingParams,
+    Request,
+    RequestOutput,
+    SamplingParams,
+)
 from dougong.planner import ExecutionPlan
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 Params = SamplingParams | Sequence[SamplingParams] | None
+Adapters = str | Sequence[str | None] | None
 
 
 class LLM:
@@ -102,6 +111,7 @@ class LLM:
         *,
         prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
         progress: bool | None = None,
+        lora: Adapters = None,
     ) -> list[RequestOutput]:
         """Continue prompts.
 
@@ -110,6 +120,7 @@ class LLM:
             sampling_params: One for all prompts, or one each; ``None``: the defaults.
             prompt_token_ids: Token ids, instead of ``prompts``.
             progress: Draw a bar on stderr; ``None``: only on a terminal, for several prompts.
+            lora: Name of a loaded adapter for all prompts, or one each; ``None``: the model alone.
 
         Returns:
             One answer per prompt, in their order.
@@ -123,7 +134,7 @@ class LLM:
         given = prompts if prompts is not None else prompt_token_ids
         assert given is not None
         tokenized = [self._front.tokenize(prompt) for prompt in _as_list(given)]
-        return self._run(tokenized, sampling_params, progress)
+        return self._run(tokenized, sampling_params, progress, lora)
 
     def chat(
         self,
@@ -131,6 +142,7 @@ class LLM:
         sampling_params: Params = None,
         *,
         progress: bool | None = None,
+        lora: Adapters = None,
     ) -> list[RequestOutput]:
         """Answer conversations.
 
@@ -138,6 +150,7 @@ class LLM:
             messages: One conversation (messages with ``role`` and ``content``), or several.
             sampling_params: As in `generate`.
             progress: As in `generate`.
+            lora: As in `generate`.
 
         Raises:
             RequestError: As `generate`; also when the model has no chat template.
@@ -147,10 +160,14 @@ class LLM:
             messages if messages and not isinstance(messages[0], dict) else [messages]
         )
         tokenized = [self._front.tokenize_chat(conversation) for conversation in several]
-        return self._run(tokenized, sampling_params, progress)
+        return self._run(tokenized, sampling_params, progress, lora)
 
     def stream(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        lora: str | None = None,
     ) -> Iterator[RequestOutput]:
         """Continue one prompt, giving everything so far after each step that brought something.
 
@@ -160,17 +177,89 @@ class LLM:
             RequestError: As `generate`; raised when the first item is asked for.
             EngineDeadError: The engine failed; the cause is chained.
         """
-        return self._stream(lambda: self._front.tokenize(prompt), sampling_params)
+        return self._stream(lambda: self._front.tokenize(prompt), sampling_params, lora)
 
     def stream_chat(
-        self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
+        self,
+        messages: Sequence[Message],
+        sampling_params: SamplingParams | None = None,
+        *,
+        lora: str | None = None,
     ) -> Iterator[RequestOutput]:
         """Answer one conversation; otherwise as `stream`."""
-        return self._stream(lambda: self._front.tokenize_chat(messages), sampling_params)
+        return self._stream(lambda: self._front.tokenize_chat(messages), sampling_params, lora)
+
+    def embed(
+        self,
+        texts: Prompt | Sequence[Prompt],
+        pooling_params: PoolingParams | None = None,
+        *,
+        prompt_name: str | None = None,
+        progress: bool | None = None,
+    ) -> list[EmbeddingOutput]:
+        """Make a vector of each text, as the checkpoint says.
+
+        Args:
+            texts: One text or several; token ids in place of a text are welcome.
+            pooling_params: ``None``: the checkpoint's own.
+            prompt_name: Of the checkpoint's prompts the one to put before each text; ``None``: its
+                default, which is mostly none.
+            progress: Draw a bar on stderr; ``None``: only on a terminal, for several texts.
+
+        Returns:
+            One vector per text, in their order.
+
+        Raises:
+            RequestError: A text or parameter can never be served, or the model generates text;
+                nothing was computed then.
+            EngineDeadError: The engine failed; the cause is chained.
+        """
+        params = pooling_params or PoolingParams()
+        prompts = [self._front.tokenize_for_vector(one, prompt_name) for one in _as_list(texts)]
+        with self._all_or_none() as (states, requests):
+            found: list[EmbeddingState] = []
+            for index, prompt in enumerate(prompts):
+                with _noting_place(index, len(prompts)):
+                    state, request = self._front.add_embedding(prompt, params)
+                found.append(state)
+                states.append(state)
+                requests.append(request)
+            self._client.add(requests)
+            self._drain(found, progress)
+            return [state.output() for state in found]
+
+    def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter.
+
+        Args:
+            name: That requests give as ``lora``.
+            path: Folder that peft saved.
+
+        Raises:
+            RequestError: It cannot be loaded here; the message says why.
+            CapacityError: As many as ``max_loras`` are loaded.
+            EngineDeadError: The engine failed; the cause is chained.
+        """
+        self._front.adapters.add(self._client.load_lora(name, path))
+
+    def unload_lora(self, name: str) -> None:
+        """Take no new request for an adapter; those that run end as they would.
+
+        Raises:
+            RequestError: There is none of that name.
+            EngineDeadError: The engine failed; the cause is chained.
+        """
+        self._front.adapters.remove(name)
+        self._client.unload_lora(name)
+
+    def loras(self) -> tuple[str, ...]:
+        """Names of the adapters that requests may use."""
+        return self._front.adapters.names()
 
     def close(self) -> None:
         """Free the device and whatever else the engine holds; callable twice."""
         self._client.close()
+        self._front.close()
 
     def __enter__(self) -> Self:
         return self
@@ -184,17 +273,25 @@ class LLM:
         self.close()
 
     def _run(
-        self, prompts: Sequence[TokenizedPrompt], sampling_params: Params, progress: bool | None
+        self,
+        prompts: Sequence[TokenizedPrompt],
+        sampling_params: Params,
+        progress: bool | None,
+        lora: Adapters = None,
     ) -> list[RequestOutput]:
         params = _one_each(sampling_params, len(prompts))
-        with self._taken_in(prompts, params) as states:
+        with self._taken_in(prompts, params, _adapter_each(lora, len(prompts))) as states:
             self._drain(states, progress)
             return [state.snapshot() for state in states]
 
     def _stream(
-        self, tokenize: Callable[[], TokenizedPrompt], sampling_params: SamplingParams | None
+        self,
+        tokenize: Callable[[], TokenizedPrompt],
+        sampling_params: SamplingParams | None,
+        lora: str | None,
     ) -> Iterator[RequestOutput]:
-        with self._taken_in([tokenize()], [sampling_params or SamplingParams()]) as (state,):
+        params = sampling_params or SamplingParams()
+        with self._taken_in([tokenize()], [params], [lora]) as (state,):
             output = None
             while output is None or not output.is_finished:
                 if state.is_finished or state in self._poll()[0]:
@@ -204,29 +301,37 @@ class LLM:
 
     @contextmanager
     def _taken_in(
-        self, prompts: Sequence[TokenizedPrompt], params: Sequence[SamplingParams]
+        self,
+        prompts: Sequence[TokenizedPrompt],
+        params: Sequence[SamplingParams],
+        loras: Sequence[str | None],
     ) -> Iterator[list[RequestState]]:
         """Requests that are running inside the block, and gone after it however it ends."""
-        states: list[RequestState] = []
-        requests: list[Request] = []
-        try:
-            for index, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
-                try:
-                    state, own = self._front.add(prompt, one)
-                except RequestError as exc:
-                    exc.add_note(f"(prompt {index} of {len(prompts)})")
-                    raise
+        with self._all_or_none() as (states, requests):
+            found: list[RequestState] = []
+            each = zip(prompts, params, loras, strict=True)
+            for index, (prompt, one, lora) in enumerate(each):
+                with _noting_place(index, len(prompts)):
+                    state, own = self._front.add(prompt, one, lora=lora)
+                found.append(state)
                 states.append(state)
                 requests += own
             self._client.add(requests)
-            yield states
+            yield found
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[tuple[list[LiveRequest], list[Request]]]:
+        """Lists to fill with what was taken in; all of it is gone after the block."""
+        states: list[LiveRequest] = []
+        try:
+            yield states, []
         finally:
             ids = [one for state in states for one in self._front.abort(state)]
             if ids:
                 with suppress(EngineDeadError):  # nothing runs there any more
                     self._client.abort(ids)
 
-    def _drain(self, states: Sequence[RequestState], progress: bool | None) -> None:
+    def _drain(self, states: Sequence[LiveRequest], progress: bool | None) -> None:
         pending = {state.request_id for state in states}
         with generation_progress(len(states), progress) as advance:
             while pending:
@@ -237,7 +342,7 @@ class LLM:
                 advance(changed, num_tokens)
                 pending.difference_update(one.request_id for one in changed if one.is_finished)
 
-    def _poll(self) -> tuple[list[RequestState], int]:
+    def _poll(self) -> tuple[list[LiveRequest], int]:
         """Wait for a step; the requests it changed, and how many tokens it brought."""
         deltas = self._client.poll()
         changed, to_abort = self._front.apply(deltas)
@@ -246,7 +351,17 @@ class LLM:
         return changed, len(deltas)
 
 
-def _check_served(state: RequestState) -> None:
+@contextmanager
+def _noting_place(index: int, count: int) -> Iterator[None]:
+    """Which of several prompts a refusal is about."""
+    try:
+        yield
+    except RequestError as exc:
+        exc.add_note(f"(prompt {index} of {count})")
+        raise
+
+
+def _check_served(state: LiveRequest) -> None:
     if state.error is not None:
         raise state.error
 
@@ -268,3 +383,15 @@ def _one_each(params: Params, count: int) -> Sequence[SamplingParams]:
             field="sampling_params",
         )
     return params
+
+
+def _adapter_each(lora: Adapters, count: int) -> Sequence[str | None]:
+    if lora is None or isinstance(lora, str):
+        return [lora] * count
+    if len(lora) != count:
+        raise RequestError(
+            f"{len(lora)} adapters for {count} prompts. Give one for all, or one each (None: the "
+            "model alone).",
+            field="lora",
+        )
+    return lora

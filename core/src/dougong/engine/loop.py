@@ -6,7 +6,20 @@ import queue
 from collections.abc import Callable
 from contextlib import suppress
 
-from dougong.engine.commands import Abort, Add, Answer, Ask, Command, Died, Event, Stop
+from dougong.engine.adapter_reading import answer_about_lora, found_or_raise, start_reading
+from dougong.engine.commands import (
+    Abort,
+    Add,
+    Answer,
+    Ask,
+    Command,
+    Died,
+    Event,
+    LoadLoRA,
+    LoRARead,
+    Stop,
+    UnloadLoRA,
+)
 from dougong.engine.core import EngineCore
 from dougong.errors import DougongError, PluginError
 from dougong.messages import FinishReason, Request, RequestDelta
@@ -64,8 +77,28 @@ class EngineLoop:
                 self._core.abort(request_ids)
             case Ask(ticket, what):
                 self._answer(ticket, what)
+            case LoadLoRA() | LoRARead() | UnloadLoRA():
+                self._change_adapters(command)
             case Stop():
                 self._is_stopped = True
+
+    def _change_adapters(self, command: LoadLoRA | LoRARead | UnloadLoRA) -> None:
+        core, name = self._core, command.name
+        match command:
+            case LoadLoRA():
+                try:
+                    core.check_can_load_lora(name)
+                except DougongError as exc:
+                    self._emit(Answer(command.ticket, None, exc))
+                else:
+                    start_reading(command, self._inbox.put)
+            case LoRARead():
+                answer = answer_about_lora(
+                    command.ticket, lambda: core.load_lora(name, found_or_raise(command))
+                )
+                self._emit(answer)
+            case UnloadLoRA():
+                self._emit(answer_about_lora(command.ticket, lambda: core.unload_lora(name)))
 
     def _try_add(self, request: Request) -> list[RequestDelta]:
         try:
@@ -73,7 +106,11 @@ class EngineLoop:
         except DougongError as exc:
             return [
                 RequestDelta(
-                    request.request_id, [], finish_reason=FinishReason.ABORT, error=str(exc)
+                    request.request_id,
+                    [],
+                    finish_reason=FinishReason.ABORT,
+                    error=str(exc),
+                    error_field=getattr(exc, "field", None),
                 )
             ]
         return []

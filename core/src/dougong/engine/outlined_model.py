@@ -79,6 +79,7 @@ def outlined_model(files: CheckpointFiles, registry: ModelRegistry) -> OutlinedM
     if refusal is None:
         try:
             outline = _outline(registry, model)
+            model = replace(model, is_encoder=outline.is_encoder)
         except ConfigError as exc:
             refusal = exc
     num_parameters = 0 if outline is None else outline.num_parameters
@@ -93,8 +94,13 @@ def outlined_model(files: CheckpointFiles, registry: ModelRegistry) -> OutlinedM
         model=model if weights else replace(model, num_parameters=num_parameters),
         needs=needs
         if outline is None
-        else replace(needs, ops=outline.ops, attention=outline.attention),
-        described=needs.attention,
+        else replace(
+            needs,
+            ops=outline.ops,
+            attention=outline.attention,
+            adapter_elements=outline.adapter_elements,
+        ),
+        described=() if model.is_encoder else needs.attention,
         identity=checkpoint_identity(files, hf_config, weights),
         knows_weights=weights is not None,
         refusal=refusal,

@@ -15,6 +15,7 @@ from dougong.checkpoint import CheckpointFiles, resolve_reference
 from dougong.config import EngineArgs, EngineConfig, resolve, view_of_wishes
 from dougong.config.op_switches import OpSwitches, parse_op_switches
 from dougong.contracts import Capabilities, KernelReport
+from dougong.describe import ModelNeeds
 from dougong.engine.candidates import agreed_kernels, without_failed
 from dougong.engine.file_target import target_in_file
 from dougong.engine.kv_sizing import with_block_size
@@ -24,6 +25,7 @@ from dougong.engine.plan_target import PlanTarget, device_index, target_here
 from dougong.engine.saved_plan import check_same_plan, saved_kernels, with_saved_choices
 from dougong.errors import ConfigError
 from dougong.models.registry import ModelRegistry
+from dougong.ops.assignments import SAMPLER_PREFIX
 from dougong.planner import ExecutionPlan, PlanInputs, plan
 from dougong.platforms import (
     LoadedPlatform,
@@ -154,7 +156,7 @@ def _plan_for(args: EngineArgs, target: PlanTarget, files: CheckpointFiles) -> P
     )
     max_model_len = resolution.config.scheduler.max_model_len
     inputs = PlanInputs(
-        needs=told.needs,
+        needs=_needs(told.needs, resolution.config),
         config=resolution.config,
         decisions=resolution.decisions,
         capabilities=target.capabilities,
@@ -176,6 +178,14 @@ def _plan_for(args: EngineArgs, target: PlanTarget, files: CheckpointFiles) -> P
     if told.refusal:
         raise _refused_with(told.refusal, inputs, problems)
     return _planned(args, inputs, knows_weights=told.knows_weights, problems=problems)
+
+
+def _needs(needs: ModelNeeds, config: EngineConfig) -> ModelNeeds:
+    """Without the sampler where no token is drawn."""
+    if config.pooling is None:
+        return needs
+    ops = tuple(one for one in needs.ops if not one.path.startswith(SAMPLER_PREFIX))
+    return replace(needs, ops=ops)
 
 
 def _planned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import multiprocessing
@@ -66,6 +67,7 @@ class ProcessChannel(EngineChannel):
         )
         self.process.start()
         theirs.close()
+        atexit.register(self.close)  # before multiprocessing waits for it: it heeds no SIGTERM
         self._reader = threading.Thread(
             target=self._read_events, name="dougong-events", daemon=True
         )
@@ -88,12 +90,10 @@ class ProcessChannel(EngineChannel):
         if self._is_closing:
             return
         self._is_closing = True
+        atexit.unregister(self.close)
         with contextlib.suppress(OSError):
             self._write(Stop())
         self.process.join(STOP_TIMEOUT_S)
-        if self.process.is_alive():
-            self.process.terminate()
-            self.process.join(_KILL_TIMEOUT_S)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()

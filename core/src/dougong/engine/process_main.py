@@ -17,6 +17,7 @@ from dougong.config import EngineArgs
 from dougong.contracts import Capabilities
 from dougong.engine.commands import Command, Died, Event, Ready, Stop
 from dougong.engine.core import EngineCore
+from dougong.engine.long_lived import keep_for_good
 from dougong.engine.loop import EngineLoop
 from dougong.engine.planning import plan_start
 from dougong.engine.preparation import Preparation
@@ -62,7 +63,7 @@ def run_engine_process(connection: Connection, told: EngineProcessArgs) -> None:
         connection: To the parent, for commands and events; its end means the parent is gone.
         told: What to run.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which says Stop
+    _leave_signals_to_the_parent()
     if told.log_level is not None:
         configure_logging(told.log_level)
     inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
@@ -74,11 +75,22 @@ def run_engine_process(connection: Connection, told: EngineProcessArgs) -> None:
 
     try:
         core = EngineCore.start(told.args, _prepared(told))
+        keep_for_good()
         emit(Ready(core.report))
     except BaseException as exc:  # noqa: BLE001 - raised again in the parent
         emit(Died(exc))
         return
     EngineLoop(core, inbox, emit).run()
+
+
+def _leave_signals_to_the_parent() -> None:
+    """Live on when a terminal or a service manager signals the whole group.
+
+    The parent gets the same signal and says `Stop` once its answers are whole. Handlers, not
+    ``SIG_IGN``: a program that is started here does not inherit them.
+    """
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda number, frame: None)
 
 
 def _prepared(told: EngineProcessArgs) -> Preparation:

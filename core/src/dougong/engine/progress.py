@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from dougong.engine.request_state import RequestState
+from dougong.engine.live_request import LiveRequest
 
-Advance = Callable[[Sequence[RequestState], int], None]
+Advance = Callable[[Sequence[LiveRequest], int], None]
 _REFRESH_S = 0.2
 
 
@@ -47,7 +47,7 @@ def _bar(num_prompts: int) -> Iterator[Advance]:
         begin = shown = time.monotonic()
         num_done = num_tokens = 0
 
-        def advance(changed: Sequence[RequestState], new_tokens: int) -> None:
+        def advance(changed: Sequence[LiveRequest], new_tokens: int) -> None:
             nonlocal num_done, num_tokens, shown
             num_tokens += new_tokens
             num_done += sum(state.is_finished for state in changed)

@@ -13,6 +13,7 @@ from dougong.engine.tokenizer import Tokenizer
 from dougong.errors import DougongError, PluginError, RequestError
 from dougong.messages import (
     CompletionOutput,
+    LoRARef,
     Request,
     RequestDelta,
     RequestMetrics,
@@ -42,6 +43,7 @@ class RequestState:
 
     __slots__ = (
         "_by_engine_id",
+        "_live",
         "_metrics",
         "_num_cached_tokens",
         "_num_open",
@@ -81,6 +83,13 @@ class RequestState:
         self._wants_prompt_logprobs = params.prompt_logprobs is not None
         self._prompt_logprobs: list[TokenLogprobs | None] | None = None
         self._metrics = RequestMetrics(time.monotonic())
+        self._live = RequestOutput(
+            request_id=request_id,
+            prompt=prompt.text,
+            prompt_token_ids=prompt.token_ids,
+            outputs=[sequence.output for sequence in self._sequences],
+            metrics=self._metrics,
+        )
 
     @property
     def is_finished(self) -> bool:
@@ -109,7 +118,7 @@ class RequestState:
             metrics.first_token_s = time.monotonic()
             self._num_cached_tokens = delta.num_cached_tokens
         if delta.error is not None:
-            self.error = RequestError(delta.error)
+            self.error = error_of(delta, delta.error)
         if self._wants_prompt_logprobs and delta.error is None:
             self._take_prompt_logprobs(delta)
         must_abort = sequence.apply(delta)
@@ -151,16 +160,28 @@ class RequestState:
 
     def snapshot(self) -> RequestOutput:
         """Everything so far; later steps do not change it."""
+        metrics = self._metrics
         return RequestOutput(
             request_id=self.request_id,
             prompt=self._prompt.text,
             prompt_token_ids=self._prompt.token_ids,
             outputs=[_copy(sequence.output) for sequence in self._sequences],
-            metrics=replace(self._metrics),
+            metrics=RequestMetrics(metrics.arrival_s, metrics.first_token_s, metrics.finished_s),
             is_finished=self.is_finished,
             num_cached_tokens=self._num_cached_tokens,
             prompt_logprobs=self._prompt_logprobs,
         )
+
+    def live(self) -> RequestOutput:
+        """Everything so far, in one object that every later step changes.
+
+        It costs the same however long the answer is, where `snapshot` copies all of it.
+        """
+        live = self._live
+        live.is_finished = self._num_open == 0
+        live.num_cached_tokens = self._num_cached_tokens
+        live.prompt_logprobs = self._prompt_logprobs
+        return live
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +197,12 @@ class EngineRequestMaker:
     draws: random.Random
 
     def make(
-        self, state: RequestState, prompt: TokenizedPrompt, params: SamplingParams, priority: int
+        self,
+        state: RequestState,
+        prompt: TokenizedPrompt,
+        params: SamplingParams,
+        priority: int,
+        lora: LoRARef | None = None,
     ) -> Iterator[Request]:
         """The engine's requests; sequence ``i`` draws with ``seed + i``."""
         first_id = state.engine_ids[0]
@@ -193,6 +219,7 @@ class EngineRequestMaker:
                 priority=priority,
                 arrival_s=state.arrival_s,
                 fork_of=first_id if index else None,
+                lora=lora,
             )
 
 
@@ -209,6 +236,20 @@ def _for_one(params: SamplingParams, seed: int | None, *, is_first: bool) -> Sam
     return replace(params, n=1, seed=seed, prompt_logprobs=prompt_logprobs)
 
 
+def error_of(delta: RequestDelta, message: str) -> DougongError:
+    """The error of a request that was not served."""
+    if delta.is_internal:
+        return DougongError(message)
+    return RequestError(message, field=delta.error_field)
+
+
 def _copy(output: CompletionOutput) -> CompletionOutput:
-    logprobs = None if output.logprobs is None else list(output.logprobs)
-    return replace(output, token_ids=list(output.token_ids), logprobs=logprobs)
+    """Field by field, which takes a tenth of what ``replace`` does."""
+    return CompletionOutput(
+        index=output.index,
+        text=output.text,
+        token_ids=output.token_ids[:],
+        finish_reason=output.finish_reason,
+        stop_reason=output.stop_reason,
+        logprobs=None if output.logprobs is None else output.logprobs[:],
+    )

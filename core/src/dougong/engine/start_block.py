@@ -70,11 +70,13 @@ def _decisions(decisions: Sequence[Decision], room: int) -> list[str]:
 
 def _runs(plan: ExecutionPlan) -> str:
     cache = plan.kv_cache
-    counts = (f"{name} x {count}" for name, count in plan.attention_backends().items())
-    return (
-        f"attention: {', '.join(counts) or 'none'}, KV blocks of {cache.block_size} in "
-        f"{cache.dtype}; ops: {_ops(plan.implementations())}; {plan.mode.name}: {plan.mode.reason}"
-    )
+    counts = [f"{name} x {count}" for name, count in plan.attention_backends().items()]
+    attention = "attention: none over a KV cache"
+    if counts:
+        attention = (
+            f"attention: {', '.join(counts)}, KV blocks of {cache.block_size} in {cache.dtype}"
+        )
+    return f"{attention}; ops: {_ops(plan.implementations())}; {plan.mode.name}: {plan.mode.reason}"
 
 
 def _ops(implementations: Mapping[str, Mapping[str, int]]) -> str:
@@ -123,6 +125,8 @@ def _plugins(faults: Sequence[str]) -> Iterator[str]:
 
 def _memory(report: StartReport) -> str:
     memory = report.memory
+    if not report.num_kv_blocks:
+        return f"memory: {_gib(memory.weights)} weights of {_gib(memory.budget)}; no KV cache"
     return (
         f"memory: {_gib(memory.weights)} weights and {_gib(memory.kv_cache)} KV cache of "
         f"{_gib(memory.budget)}; room for {report.limits.num_token_slots} tokens in "

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dougong.config import Decision
+from dougong.config.pooling import PoolingConfig
 from dougong.engine.fallback_warnings import fallback_warnings
 from dougong.engine.graph_report import GraphReport
 from dougong.engine.start_block import start_block
+from dougong.messages import LoRARef
 from dougong.planner import ExecutionPlan
 from dougong.platforms import PluginTable, Verdict
 from dougong.scheduler import RequestLimits
@@ -62,6 +64,9 @@ class StartReport:
         num_kv_blocks: Blocks that requests can hold.
         block_size: Tokens per block.
         limits: What one request may ask for.
+        takes_grammar_masks: Whether requests can ask for structured output here.
+        loras: Adapters that were loaded at the start.
+        pooling: How vectors are made; ``None``: the model generates text.
         seed: Of draws without a seed of their own.
         seconds: What each part of the start took, by name.
     """
@@ -79,6 +84,9 @@ class StartReport:
     block_size: int
     limits: RequestLimits
     plan: ExecutionPlan
+    takes_grammar_masks: bool = True
+    loras: tuple[LoRARef, ...] = ()
+    pooling: PoolingConfig | None = None
     seed: int = 0
     conformance: str = ""
     plugins: tuple[str, ...] = ()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dougong.checkpoint import CheckpointFiles
 from dougong.config import EngineArgs, EngineConfig
-from dougong.contracts import Worker, WorkerContext
+from dougong.contracts import LoRAWeights, Worker, WorkerContext
+from dougong.engine.adapters import LoadedAdapters, load_at_start, read_at_start
 from dougong.engine.bring_up import ReadyRanks, bring_up, shut_down_quietly
 from dougong.engine.graph_report import GraphReport, graph_report
 from dougong.engine.kv_sizing import check_block_sizes
@@ -14,8 +17,9 @@ from dougong.engine.planning import PlannedStart
 from dougong.engine.platform_answers import ask_platform
 from dougong.engine.preparation import Preparation, prepare, warn_of_late_faults
 from dougong.engine.start_report import MemoryReport, StartReport, fault_sentences
-from dougong.errors import PluginError
+from dougong.errors import ConfigError, PluginError
 from dougong.executor import Executor, UniprocExecutor
+from dougong.messages import LoRARef
 from dougong.planner import ExecutionPlan
 from dougong.platforms import LoadedPlatform, check_runtime, load_class
 from dougong.scheduler import Scheduler
@@ -31,6 +35,8 @@ class StartedEngine:
         executor: Ready for the first step.
         scheduler: Empty.
         report: For log, status and benchmarks.
+        files: The model's.
+        adapters: Those that the options name are loaded.
     """
 
     loaded: LoadedPlatform
@@ -38,6 +44,8 @@ class StartedEngine:
     executor: Executor
     scheduler: Scheduler
     report: StartReport
+    files: CheckpointFiles
+    adapters: LoadedAdapters
 
 
 def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> StartedEngine:
@@ -57,8 +65,10 @@ def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> Start
     loaded, seconds = prepared.loaded, dict(prepared.seconds)
     loaded.hooks.process_start("engine", None)
     try:
+        named = read_at_start(_named_adapters(prepared.planned.config))
         check_runtime(loaded.platform, loaded.selection.row)
         worker_cls = _worker_cls(loaded)
+        check_worker_makes_vectors(worker_cls, prepared.planned.config, loaded.selection.platform)
 
         def make_executor(planned: PlannedStart) -> Executor:
             return UniprocExecutor(worker_cls, _worker_context(loaded, planned))
@@ -72,14 +82,56 @@ def start_engine(args: EngineArgs, prepared: Preparation | None = None) -> Start
         ) from exc
     warn_of_late_faults(loaded)
     scheduler = _scheduler(ready)
-    report = _report(prepared, ready, scheduler, seconds)
-    return StartedEngine(loaded, ready.planned.config, ready.executor, scheduler, report)
+    adapters = _adapters(ready, scheduler, named)
+    return StartedEngine(
+        loaded=loaded,
+        config=ready.planned.config,
+        executor=ready.executor,
+        scheduler=scheduler,
+        report=_report(prepared, ready, scheduler, seconds, adapters.refs),
+        files=prepared.files,
+        adapters=adapters,
+    )
+
+
+def _named_adapters(config: EngineConfig) -> tuple[tuple[str, str], ...]:
+    return () if config.lora is None else config.lora.adapters
+
+
+def _adapters(
+    ready: ReadyRanks, scheduler: Scheduler, named: Sequence[tuple[str, LoRAWeights]]
+) -> LoadedAdapters:
+    """Slots, with the adapters that were named; where one does not fit all is freed."""
+    lora = ready.planned.plan.lora.assignment
+    max_loras = 0 if lora is None else lora.max_loras
+    adapters = LoadedAdapters(max_loras, ready.executor.set_lora, scheduler.num_using)
+    try:
+        load_at_start(adapters, named)
+    except BaseException:
+        shut_down_quietly(ready.executor)
+        raise
+    return adapters
 
 
 def _worker_cls(loaded: LoadedPlatform) -> type[Worker]:
     name = loaded.selection.platform
     target = ask_platform(name, "get_worker_cls", loaded.platform.get_worker_cls)
     return load_class(target, Worker, loaded.selection.row)
+
+
+def check_worker_makes_vectors(
+    worker_cls: type[Worker], config: EngineConfig, platform: str
+) -> None:
+    """Refuse a model that makes vectors where the platform's worker knows nothing of them.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    if config.pooling is not None and not worker_cls.makes_vectors:
+        raise ConfigError(
+            f"{config.model.reference} makes vectors (runner=pooling), and the worker of platform "
+            f"{platform} generates text alone (Worker.makes_vectors). Choose another platform."
+        )
 
 
 def _worker_context(loaded: LoadedPlatform, planned: PlannedStart) -> WorkerContext:
@@ -105,7 +157,11 @@ def _scheduler(ready: ReadyRanks) -> Scheduler:
 
 
 def _report(
-    prepared: Preparation, ready: ReadyRanks, scheduler: Scheduler, seconds: dict[str, float]
+    prepared: Preparation,
+    ready: ReadyRanks,
+    scheduler: Scheduler,
+    seconds: dict[str, float],
+    loras: tuple[LoRARef, ...],
 ) -> StartReport:
     loaded = prepared.loaded
     config, selection = ready.planned.config, loaded.selection
@@ -135,6 +191,9 @@ def _report(
         num_kv_blocks=sized.scheduler.num_usable_blocks,
         block_size=sized.scheduler.block_size,
         limits=scheduler.limits,
+        takes_grammar_masks=ready.executor.takes_grammar_masks,
+        loras=loras,
+        pooling=config.pooling,
         seed=config.compute.seed,
         seconds=seconds,
     )

@@ -6,7 +6,7 @@ import statistics
 from collections import deque
 from collections.abc import Mapping
 
-WINDOW = 4096
+WINDOW = 512  # its medians are asked for every second, between two steps: sorting more would show
 
 
 class StepTimes:

@@ -71,6 +71,16 @@ class Tokenizer:
         """Whether conversations can be rendered."""
         return self._template is not None
 
+    @property
+    def chat_template(self) -> str | None:
+        """The template's source, where there is one."""
+        return None if self._template is None else self._template.source
+
+    @property
+    def special_token_ids(self) -> frozenset[int] | None:
+        """Tokens that are no text; ``None`` where tokens stand for no fixed bytes."""
+        return None if self._bytes is None else self._bytes.special_ids
+
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text; special tokens written in it are recognised.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from dougong.contracts import (
     KVCacheGroup,
     KVLayout,
     LoadReport,
+    LoRAWeights,
     ModelRunnerOutput,
     RankPlan,
     SchedulerOutput,
@@ -71,11 +72,31 @@ class Executor(ABC):
             UnsupportedError: The cache was sized for other groups or blocks than the plan's.
         """
 
+    @property
+    @abstractmethod
+    def takes_grammar_masks(self) -> bool:
+        """Whether every rank obeys a grammar's mask."""
+
     @abstractmethod
     def execute(
-        self, step: SchedulerOutput, grammar: GrammarMask | None = None
+        self, step: SchedulerOutput, grammar: Callable[[], GrammarMask] | None = None
     ) -> ModelRunnerOutput:
-        """Run one step to its end."""
+        """Run one step to its end.
+
+        Args:
+            step: What to compute.
+            grammar: Gives the step's mask; called once, when the forward is under way, and may wait
+                until the mask is ready. ``None``: no request of the step has a grammar.
+        """
+
+    @abstractmethod
+    def set_lora(self, slot: int, weights: LoRAWeights | None) -> None:
+        """Put an adapter into a slot of every rank, or clear it; see `LoRAWorker.set_lora`.
+
+        Raises:
+            PluginError: A rank's worker takes none, although its platform names a wrapper.
+            RequestError: The adapter does not fit.
+        """
 
     @abstractmethod
     def health(self) -> None:

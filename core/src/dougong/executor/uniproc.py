@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,7 +10,10 @@ from dougong.contracts import (
     GrammarMask,
     KernelReport,
     KVCacheConfig,
+    LoRAWeights,
+    LoRAWorker,
     ModelRunnerOutput,
+    PluginError,
     RankPlan,
     SchedulerOutput,
     Worker,
@@ -51,15 +54,38 @@ class UniprocExecutor(Executor):
             self._worker.initialize_kv_cache(config)
             self._worker.warm_up()
 
+    @property
+    def takes_grammar_masks(self) -> bool:
+        """See `Executor.takes_grammar_masks`."""
+        return self._worker.takes_grammar_masks
+
     def execute(
-        self, step: SchedulerOutput, grammar: GrammarMask | None = None
+        self, step: SchedulerOutput, grammar: Callable[[], GrammarMask] | None = None
     ) -> ModelRunnerOutput:
         """See `Executor.execute`."""
+        worker = self._worker
         try:
-            return self._worker.execute_model(step, grammar)
+            if grammar is None:
+                return worker.execute_model(step)
+            handle = worker.submit(step)
+            return worker.sample(handle, grammar()).result()
         except Exception:
             with self._classified(step.step_id):
                 raise
+
+    def set_lora(self, slot: int, weights: LoRAWeights | None) -> None:
+        """See `Executor.set_lora`."""
+        worker = self._worker
+        if not isinstance(worker, LoRAWorker):
+            name = self._context.platform.name
+            raise PluginError(
+                f"{type(worker).__module__}:{type(worker).__qualname__} has no set_lora, and "
+                f"platform {name!r} names a wrapper for adapters. Its vendor must take back one of "
+                "the two.",
+                plugin=name,
+            )
+        with self._classified():
+            worker.set_lora(slot, weights)
 
     def health(self) -> None:
         """See `Executor.health`."""

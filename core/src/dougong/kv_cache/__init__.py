@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dougong.kv_cache.allocator import BlockAllocator, KVCacheUsage, SharedBlocks
+from dougong.kv_cache.allocator import (
+    BlockAllocator,
+    KVCacheUsage,
+    SharedBlocks,
+    num_shared_blocks,
+)
 from dougong.kv_cache.block_pool import BlockPool
 from dougong.kv_cache.block_table import BlockTable
 from dougong.kv_cache.prefix_index import BlockHasher, PrefixIndex
@@ -17,5 +22,6 @@ __all__ = [
     "PoolSize",
     "PrefixIndex",
     "SharedBlocks",
+    "num_shared_blocks",
     "resolve_pool_size",
 ]

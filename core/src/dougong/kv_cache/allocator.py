@@ -14,6 +14,11 @@ SharedBlocks = tuple[Sequence[int], ...]
 """Full blocks that hold a prefix already: one equally long sequence per KV cache group."""
 
 
+def num_shared_blocks(shared: Sequence[Sequence[int]]) -> int:
+    """Blocks of each group; 0 where there is no group."""
+    return len(shared[0]) if shared else 0
+
+
 @dataclass(frozen=True, slots=True)
 class KVCacheUsage:
     """The pool at one moment.
@@ -36,8 +41,8 @@ class KVCacheUsage:
 
     @property
     def held_fraction(self) -> float:
-        """Held blocks over usable ones, 0 to 1."""
-        return self.num_held_blocks / self.num_usable_blocks
+        """Held blocks over usable ones, 0 to 1; 0 where there are none."""
+        return self.num_held_blocks / self.num_usable_blocks if self.num_usable_blocks else 0.0
 
 
 class BlockAllocator:
@@ -46,7 +51,7 @@ class BlockAllocator:
     def __init__(self, config: CacheConfig) -> None:
         self.block_size = config.block_size
         self.num_groups = config.num_groups
-        self.is_prefix_caching = config.enable_prefix_caching
+        self.is_prefix_caching = config.enable_prefix_caching and config.num_groups > 0
         self.pool = BlockPool(
             config.num_blocks, reserved_blocks=config.reserved_blocks, on_evict=self._forget
         )
@@ -56,9 +61,9 @@ class BlockAllocator:
         self._num_queried_tokens = 0
         self._num_hit_tokens = 0
 
-    def new_table(self) -> BlockTable:
-        """A table without blocks."""
-        return BlockTable(self.num_groups)
+    def new_table(self, owner: str = "") -> BlockTable:
+        """A table without blocks; see `BlockTable` for ``owner``."""
+        return BlockTable(self.num_groups, owner)
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that ``num_tokens`` tokens of one request take, over all groups."""
@@ -76,7 +81,7 @@ class BlockAllocator:
         hashes = table.hashes
         for position in range((len(token_ids) - 1) // self.block_size):
             if position == len(hashes):
-                self._hasher.extend(hashes, token_ids, position + 1)
+                self._hasher.extend(hashes, token_ids, position + 1, table.salt)
             blocks = [index.find(hashes[position]) for index in self.indexes]
             if None in blocks:
                 break
@@ -126,7 +131,7 @@ class BlockAllocator:
             group += held
             group += fresh
         table.num_tokens = num_blocks * self.block_size
-        table.num_indexed = len(shared[0])
+        table.num_indexed = num_shared_blocks(shared)
         return True
 
     def try_append(self, table: BlockTable) -> tuple[list[int], ...] | None:
@@ -146,7 +151,7 @@ class BlockAllocator:
         num_full = num_computed_tokens // self.block_size
         if not self.is_prefix_caching or num_full <= table.num_indexed:
             return
-        self._hasher.extend(table.hashes, token_ids, num_full)
+        self._hasher.extend(table.hashes, token_ids, num_full, table.salt)
         for position in range(table.num_indexed, num_full):
             for index, group in zip(self.indexes, table.block_ids, strict=True):
                 if index.try_add(table.hashes[position], group[position]):

@@ -28,16 +28,20 @@ class BlockHasher:
         self._block_size = block_size
         self._root = secrets.token_bytes(HASH_BYTES) if root is None else root
 
-    def extend(self, hashes: list[bytes], token_ids: Sequence[int], num_blocks: int) -> None:
+    def extend(
+        self, hashes: list[bytes], token_ids: Sequence[int], num_blocks: int, salt: bytes = b""
+    ) -> None:
         """Append to ``hashes`` until the first ``num_blocks`` blocks of ``token_ids`` have theirs.
 
         Args:
             hashes: Hashes of the leading blocks, from earlier calls with the same tokens.
             token_ids: Ids from 0 to ``2**32 - 1``; ``num_blocks`` full blocks of them at least.
             num_blocks: Hashes wanted.
+            salt: What else than tokens the content of blocks follows from; equal tokens with
+                different salts have different hashes. Empty or `HASH_BYTES` long.
         """
         block_size = self._block_size
-        parent = hashes[-1] if hashes else self._root
+        parent = hashes[-1] if hashes else self._root + salt
         for start in range(len(hashes) * block_size, num_blocks * block_size, block_size):
             content = array("I", token_ids[start : start + block_size]).tobytes()
             parent = blake2b(parent + content, digest_size=HASH_BYTES).digest()

@@ -34,6 +34,9 @@ class RequestDelta(msgspec.Struct, frozen=True, gc=False):
         prompt_logprobs: Of the prompt's tokens from the second on, in the first delta, where asked
             for.
         error: Why the request could not be served; only with ``ABORT``.
+        error_field: The request's field at fault, where one is.
+        is_internal: The error is no fault of the request.
+        pooled: The vector that was asked for, in the only delta of such a request.
     """
 
     request_id: str
@@ -44,6 +47,9 @@ class RequestDelta(msgspec.Struct, frozen=True, gc=False):
     num_cached_tokens: int = 0
     error: str | None = None
     prompt_logprobs: list[TokenLogprobs] = []
+    error_field: str | None = None
+    is_internal: bool = False
+    pooled: list[float] | None = None
 
 
 @dataclass(slots=True)
@@ -100,3 +106,24 @@ class RequestOutput:
     is_finished: bool = False
     num_cached_tokens: int = 0
     prompt_logprobs: list[TokenLogprobs | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingOutput:
+    """The vector of one text.
+
+    Attributes:
+        request_id: As the client named it, or made by the front end.
+        prompt: The text, ``None`` where only ids were given.
+        prompt_token_ids: What the model read.
+        embedding: float32 values.
+        num_cached_tokens: Tokens found in the prefix cache.
+        metrics: Times; the first token's is that of the vector.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: tuple[int, ...]
+    embedding: list[float]
+    num_cached_tokens: int
+    metrics: RequestMetrics

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dougong.errors import RequestError
+from dougong.messages.lora import LoRARef
+from dougong.messages.pooling import PoolingParams
 from dougong.messages.sampling_checks import (
     bias_pairs,
     check,
@@ -14,6 +16,7 @@ from dougong.messages.sampling_checks import (
     check_number,
     tuple_of,
 )
+from dougong.messages.structured_output import StructuredOutput
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_TOKEN_IDS = 128
@@ -34,8 +37,9 @@ MOST_BIAS = 100.0
 class SamplingParams:
     """How to choose tokens and when to stop; checked when made.
 
-    Logits change in this order: penalties, ``logit_bias``, ``allowed_token_ids``, what is forbidden
-    now (bad words, stop tokens before ``min_tokens``), temperature, ``min_p``, ``top_k``,
+    Logits change in this order: penalties, ``logit_bias``, ``allowed_token_ids``,
+    ``structured_output``, what is forbidden now (bad words, stop tokens before ``min_tokens``),
+    temperature, ``min_p``, ``top_k``,
     ``top_p``.
 
     Attributes:
@@ -75,6 +79,8 @@ class SamplingParams:
             anything above changes its logits.
         prompt_logprobs: The same of the prompt's tokens, from the second on. Such a request reads
             its whole prompt anew, whatever the prefix cache holds.
+        structured_output: What the text must look like; only tokens that keep it so are drawn, and
+            the text ends where nothing may follow. ``max_tokens`` can cut it short.
 
     Raises:
         RequestError: A value is out of range; the error names the field.
@@ -102,6 +108,7 @@ class SamplingParams:
     skip_special_tokens: bool = True
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    structured_output: StructuredOutput | None = None
 
     def __post_init__(self) -> None:
         """Normalise sequences to tuples, then check every field."""
@@ -142,6 +149,9 @@ class SamplingParams:
         for token_ids in self.bad_token_ids:
             for token_id in token_ids:
                 check_is("bad_token_ids", token_id, int, "integers")
+        if self.structured_output is not None:
+            wanted = "a StructuredOutput"
+            check_is("structured_output", self.structured_output, StructuredOutput, wanted)
 
     def _check_ranges(self) -> None:
         check("n", self.n, 1 <= self.n <= MAX_SEQUENCES_PER_REQUEST, "from 1 to 128")
@@ -192,9 +202,27 @@ class SamplingParams:
             is_length = 1 <= len(token_ids) <= MAX_BAD_SEQUENCE
             check("bad_token_ids", token_ids, is_length, f"sequences of 1 to {MAX_BAD_SEQUENCE}")
         allowed = self.allowed_token_ids
+        if self.structured_output is not None:
+            self._check_beside_structured_output()
         if allowed is not None:
             check_length("allowed_token_ids", allowed, MAX_ALLOWED_TOKEN_IDS, "ids")
             check("allowed_token_ids", allowed, bool(allowed), "one id at least, or nothing")
+
+    def _check_beside_structured_output(self) -> None:
+        """Two rules about the next token could leave none."""
+        for field in ("allowed_token_ids", "bad_words", "bad_token_ids"):
+            if getattr(self, field):
+                raise RequestError(
+                    f"{field} does not go with structured_output: together they could leave no "
+                    "token to go on with. Say in the grammar what may not come.",
+                    field=field,
+                )
+        if self.ignore_eos:
+            raise RequestError(
+                "ignore_eos=True does not go with structured_output, whose text ends where it is "
+                "complete. Leave ignore_eos out.",
+                field="ignore_eos",
+            )
 
     @property
     def _bias(self) -> tuple[tuple[int, float], ...]:
@@ -236,6 +264,8 @@ class Request:
         arrival_s: ``time.monotonic()`` at the front end.
         fork_of: The request whose prompt this one repeats (sequence 0 of an ``n > 1``), if any;
             lets the scheduler share its blocks even with the prefix cache off.
+        lora: Adapter whose part is added to the model's weights; ``None``: the model alone.
+        pooling_params: One vector is wanted, and nothing is generated; ``None``: a text is.
     """
 
     request_id: str
@@ -245,3 +275,5 @@ class Request:
     priority: int = 0
     arrival_s: float = 0.0
     fork_of: str | None = None
+    lora: LoRARef | None = None
+    pooling_params: PoolingParams | None = None

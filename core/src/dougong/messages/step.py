@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dougong.messages.pooling import PoolingParams
 from dougong.messages.request import SamplingParams
 
 
@@ -21,6 +22,8 @@ class NewRequestData:
         stop_token_ids: eos and stop ids together; suppressed while below ``min_tokens``.
         block_ids: One list per KV cache group, in position order.
         num_computed_tokens: Leading tokens whose KV is already in those blocks.
+        lora_slot: Slot of the adapter it uses; ``-1``: none, as in a device's tensor of slots.
+        pooling_params: It wants one vector, and nothing is sampled; ``None``: it is sampled.
     """
 
     request_id: str
@@ -30,6 +33,8 @@ class NewRequestData:
     stop_token_ids: frozenset[int]
     block_ids: tuple[list[int], ...]
     num_computed_tokens: int
+    lora_slot: int = -1
+    pooling_params: PoolingParams | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,8 @@ class ModelRunnerOutput:
         prompt_logprobs: By request id, for requests that asked and have no output yet, sampled or
             not: one entry for each token of the prompt, from the second on, that follows a token
             computed in this step, in order.
+        pooled: Vectors by request id, of requests that have ``pooling_params`` and whose last known
+            token was computed; they are not among ``req_ids``. Values are those of float32.
     """
 
     step_id: int
@@ -110,3 +117,4 @@ class ModelRunnerOutput:
     sampled_token_ids: list[list[int]]
     logprobs: dict[str, TokenLogprobs] = field(default_factory=dict)
     prompt_logprobs: dict[str, list[TokenLogprobs]] = field(default_factory=dict)
+    pooled: dict[str, list[float]] = field(default_factory=dict)

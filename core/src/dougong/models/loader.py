@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from dougong.checkpoint import TensorSource, has_tied_head, loading_progress
+from dougong.checkpoint.renamed_tensors import named_as_wanted
 from dougong.errors import CheckpointError, PluginError
-from dougong.models.causal_lm import CausalLM, WeightTarget
+from dougong.models.loadable import LoadableModel, WeightTarget
+
+M = TypeVar("M", bound=LoadableModel)
 
 # Tables that older checkpoints store although they follow from the config.
 _DERIVED = re.compile(r"(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
@@ -28,7 +31,8 @@ class WeightLoadReport:
         file_bytes: Their bytes in the files.
         model_bytes: Bytes of the model's parameters, a tied head counted once.
         formats: Storage format → tensors stored so.
-        ignored: Names that were left alone because they follow from the config.
+        ignored: Names that were left alone: they follow from the config, or belong to another use
+            of the model.
         seconds: Wall time of reading, converting and copying.
     """
 
@@ -41,12 +45,12 @@ class WeightLoadReport:
 
 
 def build_model(
-    cls: type[CausalLM],
+    cls: type[M],
     hf_config: Mapping[str, Any],
     dtype: torch.dtype,
     device: torch.device,
     max_model_len: int | None = None,
-) -> CausalLM:
+) -> M:
     """Make a model with unfilled parameters on ``device``.
 
     The config's ``tie_word_embeddings`` is obeyed; `load_model` asks the files first.
@@ -60,7 +64,7 @@ def build_model(
 
 
 def load_weights(
-    model: CausalLM, source: TensorSource, progress: bool | None = None
+    model: LoadableModel, source: TensorSource, progress: bool | None = None
 ) -> WeightLoadReport:
     """Copy every tensor into its place, converted to the model's dtype.
 
@@ -79,8 +83,9 @@ def load_weights(
     """
     started_s = time.monotonic()
     targets = model.weight_targets()
+    source = named_as_wanted(source, targets, model.base_prefix)
     _check_parameters_are_targets(model, targets)
-    _check_names_and_shapes(targets, source)
+    _check_names_and_shapes(targets, source, _ignored(model, targets, source))
     for name in loading_progress(source, progress):
         if name in targets:
             _fill(targets[name], source, name)
@@ -89,13 +94,13 @@ def load_weights(
         file_bytes=sum(source.num_bytes(name) for name in targets),
         model_bytes=sum(parameter.nbytes for parameter in model.parameters()),
         formats=dict(Counter(source.format(name) for name in targets)),
-        ignored=tuple(name for name in source.names() if _DERIVED.search(name)),
+        ignored=_ignored(model, targets, source),
         seconds=time.monotonic() - started_s,
     )
 
 
 def load_model(
-    cls: type[CausalLM],
+    cls: type[M],
     hf_config: Mapping[str, Any],
     dtype: torch.dtype,
     device: torch.device,
@@ -103,7 +108,7 @@ def load_model(
     *,
     max_model_len: int | None = None,
     progress: bool | None = None,
-) -> tuple[CausalLM, WeightLoadReport]:
+) -> tuple[M, WeightLoadReport]:
     """Build a model whose head is tied exactly if the files hold no head, and fill it.
 
     The rule for tied heads is `dougong.checkpoint.has_tied_head`.
@@ -129,13 +134,30 @@ def _fill(target: WeightTarget, source: TensorSource, name: str) -> None:
             view.add_(target.added)
 
 
-def _check_names_and_shapes(targets: Mapping[str, WeightTarget], source: TensorSource) -> None:
+def _ignored(
+    model: LoadableModel, targets: Mapping[str, WeightTarget], source: TensorSource
+) -> tuple[str, ...]:
+    """Tensors that the model does not need, and may be there all the same."""
+    return tuple(
+        name
+        for name in source.names()
+        if name not in targets
+        and (
+            _DERIVED.search(name)
+            or name.removeprefix(model.base_prefix).startswith(model.unused_tensors)
+        )
+    )
+
+
+def _check_names_and_shapes(
+    targets: Mapping[str, WeightTarget], source: TensorSource, ignored: Collection[str]
+) -> None:
     names = frozenset(source.names())
     missing = [f"{name} is missing" for name in targets if name not in names]
     unexpected = [
         f"{name} has no place in this model"
         for name in source.names()
-        if name not in targets and not _DERIVED.search(name)
+        if name not in targets and name not in ignored
     ]
     misshapen = [
         f"{name} has shape {source.shape(name)}, the config asks for {tuple(target.view.shape)}"
@@ -150,7 +172,9 @@ def _check_names_and_shapes(targets: Mapping[str, WeightTarget], source: TensorS
         )
 
 
-def _check_parameters_are_targets(model: CausalLM, targets: Mapping[str, WeightTarget]) -> None:
+def _check_parameters_are_targets(
+    model: LoadableModel, targets: Mapping[str, WeightTarget]
+) -> None:
     filled: Counter[int] = Counter()
     for target in targets.values():
         filled[id(target.parameter)] += target.view.numel()

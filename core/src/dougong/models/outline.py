@@ -11,7 +11,9 @@ import torch
 from dougong.attention import outline_attention
 from dougong.describe import AttentionNeed, OpSite
 from dougong.errors import DougongError, PluginError
-from dougong.models.causal_lm import CausalLM
+from dougong.lora import adapter_elements, adapter_places
+from dougong.models.encoder_model import EncoderModel
+from dougong.models.loadable import LoadableModel
 from dougong.ops.assignments import SAMPLER_PREFIX
 from dougong.ops.outline import outline_ops
 from dougong.sampling import Sampler
@@ -27,15 +29,19 @@ class ModelOutline:
         ops: Of the model, then of the sampler, whose paths begin with `SAMPLER_PREFIX`.
         attention: Kinds of attention layers.
         num_parameters: Elements of all parameters; a tied head counts once.
+        adapter_elements: Of one adapter of rank 1 at every projection that takes one.
+        is_encoder: It keeps no keys and values, and gives no logits.
     """
 
     ops: tuple[OpSite, ...]
     attention: tuple[AttentionNeed, ...]
     num_parameters: int
+    adapter_elements: int = 0
+    is_encoder: bool = False
 
 
 def outline_model(
-    model_cls: type[CausalLM],
+    model_cls: type[LoadableModel],
     hf_config: Mapping[str, Any],
     dtype: torch.dtype,
     max_model_len: int | None = None,
@@ -47,7 +53,7 @@ def outline_model(
         model_cls: The class.
         hf_config: Of the checkpoint; the head is tied as its ``tie_word_embeddings`` says.
         dtype: Of parameters and activations.
-        max_model_len: See `CausalLM`.
+        max_model_len: See `LoadableModel`.
 
     Raises:
         ConfigError: As the class's own.
@@ -69,4 +75,6 @@ def outline_model(
         ops=(*outline_ops(model), *outline_ops(sampler, SAMPLER_PREFIX)),
         attention=outline_attention(model),
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        adapter_elements=adapter_elements(adapter_places(model, model.weight_targets())),
+        is_encoder=isinstance(model, EncoderModel),
     )

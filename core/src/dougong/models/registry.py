@@ -15,10 +15,15 @@ from dougong.contracts import Registration, RegistrationKind
 from dougong.describe import unknown_architecture
 from dougong.errors import ContractError, PluginError
 from dougong.models.causal_lm import CausalLM
+from dougong.models.encoder_model import EncoderModel
+
+ModelClass = type[CausalLM] | type[EncoderModel]
+"""What the registry gives; a plugin's class that derives from neither is used as the first."""
 
 _CORE = "dougong"
 _BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
+        "BertModel": "dougong.models.bert:BertModel",
         "Gemma3ForCausalLM": "dougong.models.gemma3:Gemma3ForCausalLM",
         "GraniteForCausalLM": "dougong.models.granite:GraniteForCausalLM",
         "LlamaForCausalLM": "dougong.models.llama:LlamaForCausalLM",
@@ -26,10 +31,15 @@ _BUILT_IN: Mapping[str, str] = MappingProxyType(
         "Phi3ForCausalLM": "dougong.models.phi3:Phi3ForCausalLM",
         "Qwen2ForCausalLM": "dougong.models.qwen2:Qwen2ForCausalLM",
         "Qwen3ForCausalLM": "dougong.models.qwen3:Qwen3ForCausalLM",
+        "RobertaModel": "dougong.models.bert:RobertaModel",
     }
 )
 _BUILT_IN_ALIASES: Mapping[str, str] = MappingProxyType(
-    {"LLaMAForCausalLM": "LlamaForCausalLM"}  # as the first Llama conversions spelt it
+    {
+        "BertForMaskedLM": "BertModel",  # whose layers are saved with one of its training heads
+        "LLaMAForCausalLM": "LlamaForCausalLM",  # as the first Llama conversions spelt it
+        "XLMRobertaModel": "RobertaModel",
+    }
 )
 _CALLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -41,11 +51,14 @@ _CALLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
+_OF_TEXT = frozenset({"compute_logits"})
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """Who serves an architecture: a class, or the place of one, or another architecture."""
 
-    target: str | type[CausalLM] | None
+    target: str | ModelClass | None
     alias_of: str | None
     plugin: str | None
     origin: str
@@ -90,7 +103,7 @@ class ModelRegistry:
         """Every architecture known, aliases included, sorted."""
         return tuple(sorted(self._entries))
 
-    def resolve(self, architectures: Sequence[str]) -> type[CausalLM]:
+    def resolve(self, architectures: Sequence[str]) -> ModelClass:
         """The class of the first architecture that is known.
 
         Args:
@@ -130,7 +143,7 @@ class ModelRegistry:
         self.changes.append(f"{entry.origin} {verb} architecture {name}: {entry}")
         self._entries[name] = entry
 
-    def _load(self, name: str) -> type[CausalLM]:
+    def _load(self, name: str) -> ModelClass:
         entry = self._follow(name)
         place = entry.target
         found = _import(place, entry) if isinstance(place, str) else place
@@ -139,7 +152,7 @@ class ModelRegistry:
             raise ContractError(
                 f"{entry.origin}'s model {entry}", tuple(problems), plugin=entry.plugin
             )
-        return cast("type[CausalLM]", found)
+        return cast(ModelClass, found)
 
     def _follow(self, name: str) -> _Entry:
         path = [name]
@@ -172,13 +185,19 @@ def _problems(found: object) -> list[str]:
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         return [f"it is {found!r}, not a torch.nn.Module class"]
     problems = []
-    for method, arguments in _CALLS.items():
+    for method, arguments in _calls_of(found).items():
         own = getattr(found, method, None)
         if own is None or own is getattr(nn.Module, method, None):
             problems.append(f"it has no method {method}({', '.join(arguments)})")
         elif not _takes(own, len(arguments)):
             problems.append(f"{method} does not take ({', '.join(arguments)})")
     return problems
+
+
+def _calls_of(cls: type[nn.Module]) -> Mapping[str, tuple[str, ...]]:
+    """An encoder has no next token to give logits of."""
+    is_encoder = issubclass(cls, EncoderModel)
+    return {name: args for name, args in _CALLS.items() if not is_encoder or name not in _OF_TEXT}
 
 
 def _takes(method: Callable[..., object], num_arguments: int) -> bool:

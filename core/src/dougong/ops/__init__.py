@@ -19,6 +19,7 @@ from dougong.ops.activation import GeluAndMul, SiluAndMul
 from dougong.ops.catalog import OP_KEYS, OPS
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.embedding import Embedding, LMHead
+from dougong.ops.encoder_attention import EncoderAttention
 from dougong.ops.layer_norm import LayerNorm
 from dougong.ops.linear import GateUpAct, Linear
 from dougong.ops.marks import register_kernel, register_op
@@ -43,6 +44,7 @@ __all__ = [
     "CustomOp",
     "Dequantize",
     "Embedding",
+    "EncoderAttention",
     "FusedAddRMSNorm",
     "GateUpAct",
     "GeluAndMul",

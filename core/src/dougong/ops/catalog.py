@@ -5,6 +5,7 @@ from __future__ import annotations
 from dougong.ops.activation import GeluAndMul, SiluAndMul
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.embedding import Embedding, LMHead
+from dougong.ops.encoder_attention import EncoderAttention
 from dougong.ops.layer_norm import LayerNorm
 from dougong.ops.linear import GateUpAct, Linear
 from dougong.ops.moe import MoEExperts, MoERoute
@@ -20,6 +21,7 @@ OPS: dict[str, type[CustomOp]] = {
     for op in (
         Dequantize,
         Embedding,
+        EncoderAttention,
         FusedAddRMSNorm,
         GateUpAct,
         GeluAndMul,

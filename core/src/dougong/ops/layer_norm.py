@@ -14,8 +14,6 @@ from dougong.ops.example_values import filled, seeded
 class LayerNorm(CustomOp):
     """``(x - mean(x)) / sqrt(var(x) + eps) * weight + bias`` over the last axis, in float32.
 
-    No model of this version calls it.
-
     The variance is the mean square of what remains without the mean, divided by the length of the
     axis.
 

@@ -28,7 +28,7 @@ _SIZES = frozenset(
 )
 """Options that may be given anew: how much of a device is used changes nothing of what runs."""
 
-_NO_VALUES = frozenset({"plan", "strict"})
+_NO_VALUES = frozenset({"plan", "strict", "lora"})
 """Options that say how to start, and nothing about what runs."""
 
 _ELSEWHERE = frozenset(
@@ -125,10 +125,15 @@ def _weight_words(plan: WeightPlan | None) -> str:
 
 
 def _mode(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
+    yield from changed("adapters", _lora_words(old), _lora_words(new), new.lora.reason)
     yield from changed("execution", old.mode.name, new.mode.name, new.mode.reason)
     was, now = (plan.mode.graphs for plan in (old, new))
     for kind in ("decode", "piecewise", "full"):
         yield from changed(f"{kind} graphs", getattr(was, kind), getattr(now, kind))
+
+
+def _lora_words(plan: ExecutionPlan) -> str:
+    return "none" if plan.lora.assignment is None else f"by {plan.lora.wrapper}"
 
 
 def _fallbacks(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:

@@ -10,6 +10,7 @@ from dougong.config import Decision
 from dougong.contracts import (
     AttentionAssignment,
     GraphAssignment,
+    LoRAAssignment,
     OpAssignment,
     OpPiece,
     Property,
@@ -157,6 +158,23 @@ class KVCachePlanned:
     num_blocks: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoRAPlan:
+    """What becomes of adapters.
+
+    Attributes:
+        wrapper: Import string of what the platform computes them with; empty: it computes none.
+        reason: Why they are taken, or not.
+        num_bytes: Device memory of all slots.
+        assignment: What a rank is told; ``None``: none are taken.
+    """
+
+    wrapper: str = ""
+    reason: str = ""
+    num_bytes: int = 0
+    assignment: LoRAAssignment | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionMode:
     """How steps run.
@@ -191,6 +209,7 @@ class ExecutionPlan:
         ops: Per key and properties, in the order of the model.
         weights: Per format.
         mode: Eager or captured.
+        lora: Adapters.
         decisions: Every option: value, author, reason.
         fallbacks: Everything that fell back, in the order DESIGN's levels have.
         unmatched: Registrations that no op of this model could ever use.
@@ -218,6 +237,7 @@ class ExecutionPlan:
     weights: tuple[WeightPlan, ...]
     mode: ExecutionMode
     decisions: tuple[Decision, ...]
+    lora: LoRAPlan = field(default_factory=LoRAPlan)
     platform_reasons: tuple[str, ...] = ()
     is_generic: bool = False
     fallbacks: tuple[Fallback, ...] = ()
@@ -238,6 +258,7 @@ class ExecutionPlan:
             attention=tuple(plan.assignment for plan in self.attention),
             ops=tuple(plan.assignment for plan in self.ops),
             graphs=self.mode.graphs,
+            lora=self.lora.assignment,
         )
 
     def implementations(self) -> dict[str, dict[str, int]]:
@@ -274,6 +295,7 @@ __all__ = [
     "Fallback",
     "FallbackLevel",
     "KVCachePlanned",
+    "LoRAPlan",
     "OpPiece",
     "OpPlan",
     "PassedOver",

@@ -32,6 +32,7 @@ class Candidates:
             platform's kernel for any other one is passed over. The engine of this version passes
             none: its loader makes plain weights of everything.
         graph: What the platform's graph runner can capture; ``None``: there is none.
+        lora_wrapper: Import string of what computes adapters; ``None``: nothing does.
         kernels: What `Platform.import_kernels` reported; ``None``: not tried yet.
         failed: Implementation of an op, or kernel for a weight format → how it failed when it was
             first used.
@@ -48,6 +49,7 @@ class Candidates:
     quantization: tuple[QuantizationSupport, ...] = ()
     kept_formats: frozenset[str] = frozenset()
     graph: GraphSupport | None = None
+    lora_wrapper: str | None = None
     kernels: KernelReport | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
     failed_backends: Mapping[str, str] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from dougong.planner.execution_plan import AttentionPlan, KVCachePlanned, Weight
 from dougong.planner.findings import Findings
 from dougong.planner.inputs import PlanInputs
 from dougong.planner.layout_rules import most_blocks
+from dougong.planner.lora import lora_bytes
 from dougong.planner.weights import loaded_bytes
 
 
@@ -54,7 +55,7 @@ def _num_blocks(
         return None
     if asked.asked_bytes is not None:
         return asked.asked_bytes // block_bytes
-    weight_bytes = loaded_bytes(inputs, weights)
+    weight_bytes = _lasting_bytes(inputs, weights)
     if weight_bytes is None:
         return None
     left = max(0, inputs.config.memory.budget_bytes - weight_bytes)
@@ -98,16 +99,26 @@ def _check(
             f"{planned.block_size} tokens. Ask for at most that.",
             author=author,
         )
-    weight_bytes, kv_bytes = loaded_bytes(inputs, weights), num_blocks * planned.block_bytes
+    weight_bytes, kv_bytes = _lasting_bytes(inputs, weights), num_blocks * planned.block_bytes
     if weight_bytes is not None and weight_bytes + kv_bytes > memory.budget_bytes:
         fitting = max(0, memory.budget_bytes - weight_bytes) // planned.block_bytes
         findings.refuse(
-            f"{what} takes {kv_bytes / GIB:.2f} GiB; with {weight_bytes / GIB:.2f} GiB of weights "
-            f"that is more than the {memory.budget_bytes / GIB:.2f} GiB that may be used "
-            f"({memory.utilization:g} of {describe_limit(memory)}). Ask for at most {fitting} "
-            "blocks, or leave the size unset.",
+            f"{what} takes {kv_bytes / GIB:.2f} GiB; with {weight_bytes / GIB:.2f} GiB of "
+            f"{_lasting(inputs)} that is more than the {memory.budget_bytes / GIB:.2f} GiB that "
+            f"may be used ({memory.utilization:g} of {describe_limit(memory)}). Ask for at most "
+            f"{fitting} blocks, or leave the size unset.",
             author=author,
         )
+
+
+def _lasting_bytes(inputs: PlanInputs, weights: Sequence[WeightPlan]) -> int | None:
+    """Of weights and adapters' slots; ``None``: nobody can say yet."""
+    weight_bytes = loaded_bytes(inputs, weights)
+    return None if weight_bytes is None else weight_bytes + lora_bytes(inputs)
+
+
+def _lasting(inputs: PlanInputs) -> str:
+    return "weights" if inputs.config.lora is None else "weights and adapters"
 
 
 def _weights_are_too_large(inputs: PlanInputs) -> bool:

@@ -34,6 +34,8 @@ def plan_mode(
         return ExecutionMode(EAGER, "enforce_eager is set")
     if asked.level is GraphLevel.NONE:
         return ExecutionMode(EAGER, "graph_level=none was asked for")
+    if inputs.config.pooling is not None:
+        return _eager_pooling(asked.level, findings, has_sizes=bool(asked.sizes))
     claimed = _claimed_level(inputs)
     level, why = _most_legal(claimed, inputs, chosen)
     if (asked.level or asked.sizes) and _is_above(asked.level or GraphLevel.PIECEWISE, level):
@@ -52,6 +54,16 @@ def plan_mode(
 def captures_attention(mode: ExecutionMode) -> bool:
     """Whether attention runs inside captured graphs."""
     return mode.name in (GraphLevel.DECODE, GraphLevel.FULL)
+
+
+def _eager_pooling(
+    asked: GraphLevel | None, findings: Findings, *, has_sizes: bool
+) -> ExecutionMode:
+    """Vectors are made of whole prompts, of as many lengths as there are texts."""
+    why = "a model that makes vectors has no decode steps to capture"
+    if asked is not None or has_sizes:
+        _refuse(asked, GraphLevel.NONE, why, findings)
+    return ExecutionMode(EAGER, why)
 
 
 def _claimed_level(inputs: PlanInputs) -> GraphLevel:

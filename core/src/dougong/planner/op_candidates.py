@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dougong.contracts import BindRequest, Capabilities, KernelReport
@@ -12,6 +12,14 @@ from dougong.planner.inputs import PlanInputs
 from dougong.planner.libraries import loaded_names
 from dougong.planner.op_pieces import Claimant
 from dougong.planner.provenance import origins
+
+_PROJECTION = "linear"
+
+
+def enclosing_paths(path: str) -> Iterator[str]:
+    """Paths of the modules around one, outermost first."""
+    parts = path.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,7 @@ class OpCandidates:
         failed: Implementation → how it failed when it was first used.
         origins: Property of the checkpoint → where its value came from.
         max_num_tokens: Of the largest step.
+        around_adapters: Paths of ops that have a projection inside to which adapters add.
     """
 
     by_key: Mapping[str, tuple[OpCandidate, ...]]
@@ -31,6 +40,7 @@ class OpCandidates:
     failed: Mapping[str, str]
     origins: Mapping[str, str]
     max_num_tokens: int
+    around_adapters: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, inputs: PlanInputs) -> OpCandidates:
@@ -41,6 +51,7 @@ class OpCandidates:
             failed=inputs.candidates.failed,
             origins=origins(inputs),
             max_num_tokens=inputs.config.scheduler.max_num_batched_tokens,
+            around_adapters=_around_adapters(inputs),
         )
 
     @classmethod
@@ -58,6 +69,8 @@ class OpCandidates:
         """Why a candidate cannot run at one place; empty where it can."""
         if candidate.name in self.failed:
             return f"failed at its first use: {self.failed[candidate.name]}"
+        if hidden := self.hides_adapters(site):
+            return hidden
         unmet = self.unmet(candidate, site)
         if not unmet and not claimant(candidate).is_reached(self.max_num_tokens):
             return (
@@ -65,6 +78,15 @@ class OpCandidates:
                 f"{self.max_num_tokens}"
             )
         return unmet
+
+    def hides_adapters(self, site: OpSite) -> str:
+        """Why nobody may do the work of the ops inside one; empty: adapters are no reason."""
+        if site.path not in self.around_adapters:
+            return ""
+        return (
+            "it computes a projection inside, to which adapters add (--enable-lora); its parts run "
+            "one by one"
+        )
 
     def unmet(self, candidate: OpCandidate, site: OpSite) -> str:
         """Conditions that do not hold at one place, with the cause where the checkpoint is it."""
@@ -123,6 +145,19 @@ def device_request(
 def told(objections: Mapping[str, str]) -> Iterable[str]:
     """``NAME: why``, one each."""
     return (f"{name}: {why}" for name, why in objections.items())
+
+
+def _around_adapters(inputs: PlanInputs) -> frozenset[str]:
+    if inputs.config.lora is None:
+        return frozenset()
+    sites = {site.path for site in inputs.needs.ops}
+    return frozenset(
+        path
+        for site in inputs.needs.ops
+        if site.key == _PROJECTION
+        for path in enclosing_paths(site.path)
+        if path in sites
+    )
 
 
 def _ordered(ops: Iterable[OpCandidate]) -> dict[str, tuple[OpCandidate, ...]]:

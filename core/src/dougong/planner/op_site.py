@@ -58,7 +58,11 @@ class SiteVerdict:
             return {}
         missed = {}
         for one in candidates.get(self.site.key):
-            cannot = one.name in candidates.failed or candidates.unmet(one, self.site)
+            cannot = (
+                one.name in candidates.failed
+                or candidates.hides_adapters(self.site)
+                or candidates.unmet(one, self.site)
+            )
             if cannot and claimant(one).overlaps(NATIVE, self.pieces, candidates.max_num_tokens):
                 missed[one.name] = self.objections[one.name]
         return missed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dougong.contracts import OpAssignment, OpPiece, Property
@@ -11,7 +11,7 @@ from dougong.describe import OpSite
 from dougong.planner.execution_plan import FallbackLevel, OpPlan, PassedOver
 from dougong.planner.findings import Findings
 from dougong.planner.inputs import PlanInputs
-from dougong.planner.op_candidates import OpCandidates, told
+from dougong.planner.op_candidates import OpCandidates, enclosing_paths, told
 from dougong.planner.op_pieces import describe_range
 from dougong.planner.op_refusals import op_refusals
 from dougong.planner.op_site import SiteVerdict, fixed_switch, judge_site
@@ -48,12 +48,6 @@ def find_unmatched(inputs: PlanInputs) -> tuple[PassedOver, ...]:
         if all(unmet):
             found.append(PassedOver(candidate.name, " or ".join(dict.fromkeys(unmet))))
     return tuple(found)
-
-
-def enclosing_paths(path: str) -> Iterator[str]:
-    """Paths of the modules around one, outermost first."""
-    parts = path.split(".")
-    return (".".join(parts[:length]) for length in range(1, len(parts)))
 
 
 def _fixed_below(inputs: PlanInputs) -> dict[str, dict[str, str]]:

@@ -13,6 +13,7 @@ from dougong.planner.execution_plan import (
 from dougong.planner.findings import Findings
 from dougong.planner.inputs import PlanInputs
 from dougong.planner.kv_cache import plan_kv_cache
+from dougong.planner.lora import plan_lora
 from dougong.planner.mode import captures_attention, plan_mode
 from dougong.planner.ops import find_unmatched, plan_ops
 from dougong.planner.weights import plan_weights
@@ -35,6 +36,7 @@ def plan(inputs: PlanInputs) -> ExecutionPlan:
     mode = plan_mode(inputs, chosen, findings)
     ops = plan_ops(inputs, findings)
     weights = plan_weights(inputs, findings)
+    lora = plan_lora(inputs, findings)
     attention: tuple[AttentionPlan, ...] = ()
     decisions = inputs.decisions
     block_size = config.kv_cache.block_size
@@ -68,6 +70,7 @@ def plan(inputs: PlanInputs) -> ExecutionPlan:
         ops=ops,
         weights=weights,
         mode=mode,
+        lora=lora,
         decisions=decisions,
         fallbacks=findings.ordered_fallbacks(),
         unmatched=find_unmatched(inputs),

@@ -2,7 +2,8 @@
 
 `ModelRunner` is what `ReferenceWorker.runner_cls` overrides parts of, made from `RunnerParts`;
 `StepInputs`, `ModelStep` and `SampledTokens` are what its parts hand on. Also what a plugin's own
-model is made of: `CausalLM`, `WeightTarget`, `Attention`, `AttentionStep`.
+model is made of: `CausalLM`, `WeightTarget`, `Attention`, `AttentionStep`; an encoder's:
+`EncoderModel`, `EncoderStep`.
 Published to plugins under `CONTRACT_VERSION`.
 """
 
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dougong.attention import Attention, AttentionStep
     from dougong.models.causal_lm import CausalLM, WeightTarget
+    from dougong.models.encoder_model import EncoderModel, EncoderStep
     from dougong.reference.attention import ReferenceAttentionBackend, ReferenceAttentionImpl
     from dougong.reference.communicator import TorchCommunicator
+    from dougong.reference.lora import ReferenceLoRAWrapper
     from dougong.reference.runtime import TorchDeviceRuntime
     from dougong.reference.worker import ReferenceWorker
     from dougong.sampling import SampledTokens
@@ -25,10 +28,13 @@ __all__ = [
     "Attention",
     "AttentionStep",
     "CausalLM",
+    "EncoderModel",
+    "EncoderStep",
     "ModelRunner",
     "ModelStep",
     "ReferenceAttentionBackend",
     "ReferenceAttentionImpl",
+    "ReferenceLoRAWrapper",
     "ReferenceWorker",
     "RunnerParts",
     "SampledTokens",
@@ -42,11 +48,14 @@ _HOME = {
     "Attention": "dougong.attention",
     "AttentionStep": "dougong.attention",
     "CausalLM": "dougong.models.causal_lm",
+    "EncoderModel": "dougong.models.encoder_model",
+    "EncoderStep": "dougong.models.encoder_model",
     "WeightTarget": "dougong.models.causal_lm",
     "ModelRunner": "dougong.worker",
     "ModelStep": "dougong.worker",
     "ReferenceAttentionBackend": "dougong.reference.attention",
     "ReferenceAttentionImpl": "dougong.reference.attention",
+    "ReferenceLoRAWrapper": "dougong.reference.lora",
     "ReferenceWorker": "dougong.reference.worker",
     "RunnerParts": "dougong.worker",
     "SampledTokens": "dougong.sampling",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
@@ -19,7 +20,9 @@ from dougong.contracts import (
     KVCacheGroup,
     KVLayout,
     LoadReport,
+    LoRAWeights,
     PluginError,
+    PoolingParams,
     RankPlan,
     SamplingParams,
     SchedulerOutput,
@@ -57,6 +60,8 @@ class ReferenceWorker(Worker):
         runner_cls: Runs this rank's steps.
     """
 
+    takes_grammar_masks: ClassVar[bool] = True
+    makes_vectors: ClassVar[bool] = True
     runner_cls: ClassVar[type[ModelRunner]] = ModelRunner
 
     def __init__(self, context: WorkerContext) -> None:
@@ -181,6 +186,8 @@ class ReferenceWorker(Worker):
 
     def estimate_sampling_bytes(self) -> int:
         """Bytes of what drawing with a cut makes of every sequence's float32 logits."""
+        if self.config.pooling is not None:
+            return 0
         num_seqs = self.config.max_num_seqs or 1
         return LIVE_LOGITS * num_seqs * int(self.config.hf_config["vocab_size"]) * FLOAT32_BYTES
 
@@ -236,10 +243,17 @@ class ReferenceWorker(Worker):
     def sample(self, handle: StepHandle, grammar: GrammarMask | None = None) -> StepHandle:
         """Choice of tokens for a submitted step."""
         assert isinstance(handle, ModelStep), "handles come from submit"
-        if grammar is not None:
-            raise UnsupportedError("this worker takes no grammar mask")
+        handle.grammar = grammar
         with self._classified(handle.step_id):
             return self._running().sample(handle)
+
+    def set_lora(self, slot: int, weights: LoRAWeights | None) -> None:
+        """See `LoRAWorker.set_lora`."""
+        lora = self._model().lora
+        if lora is None:
+            raise UnsupportedError("the plan has no adapters; start the engine with --enable-lora")
+        with self._classified():
+            lora.set(slot, weights)
 
     def execute_dummy_batch(self) -> None:
         """One rank has no peers to keep in step."""
@@ -334,7 +348,7 @@ class ReferenceWorker(Worker):
             max_num_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
             max_model_len=config.max_model_len,
-            num_blocks=self._num_blocks,
+            num_blocks=self._num_blocks if self._model().attention.groups else sys.maxsize,
             block_size=self._model().plan.block_size,
         )
 
@@ -353,6 +367,8 @@ class ReferenceWorker(Worker):
             num_groups=len(attention.groups),
             first_block=attention.reserved_blocks,
             sampling_params=sampling_params,
+            lora_slot=-1 if self._model().lora is None else 0,  # so that its part is there too
+            pooling_params=None if self.config.pooling is None else PoolingParams(),
         )
         runner.sample(runner.submit(step)).result()
         self.context.platform.runtime.synchronize()

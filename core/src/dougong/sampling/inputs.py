@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,20 @@ class PenalisedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class GrammarRows:
+    """Rows whose tokens a grammar limits.
+
+    Attributes:
+        rows: int64 ``[num_masked]``, rows of the step's logits, each once.
+        bitmask: int32 ``[num_masked, ceil(vocab_size / 32)]`` on the host; token ``t`` is allowed
+            where bit ``t % 32`` of word ``t // 32`` is set.
+    """
+
+    rows: npt.NDArray[np.int64]
+    bitmask: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingInputs:
     """One step's sampling; ``None`` wherever no row asks for something.
 
@@ -87,6 +102,7 @@ class SamplingInputs:
         biased: Logits to which ``bias`` is added.
         bias: float32, parallel to ``biased``.
         allowed: In a row that has a cell here, no other token can be chosen.
+        grammar: Rows with a mask of their own.
         suppressed: Tokens that cannot be chosen now; a cell may stand there twice.
         num_logprobs: Most likely tokens to report for any row; ``None``: no row asked.
     """
@@ -96,6 +112,7 @@ class SamplingInputs:
     biased: TokenCells | None = None
     bias: npt.NDArray[np.float32] | None = None
     allowed: TokenCells | None = None
+    grammar: GrammarRows | None = None
     suppressed: TokenCells | None = None
     num_logprobs: int | None = None
 

@@ -9,7 +9,10 @@ import numpy.typing as npt
 import torch
 
 from dougong.ops import Penalties
-from dougong.sampling.inputs import PenalisedRows, SamplingInputs, TokenCells
+from dougong.sampling.inputs import GrammarRows, PenalisedRows, SamplingInputs, TokenCells
+
+_BITS = np.arange(256)[:, None] >> np.arange(8) & 1
+_ADDED_BY_BYTE = np.where(_BITS, np.float32(0), np.float32(-np.inf))  # [256, 8], lowest bit first
 
 
 def on_device(values: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
@@ -18,7 +21,8 @@ def on_device(values: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
 
 
 def edit_logits(logits: torch.Tensor, inputs: SamplingInputs, penalties: Penalties) -> None:
-    """Penalties, then biases, then what is not allowed, then what is suppressed.
+    """Penalties, then biases, then what is not allowed, by list or by grammar, then what is
+    suppressed.
 
     Args:
         logits: float32 ``[num_rows, vocab_size]``; overwritten.
@@ -32,6 +36,8 @@ def edit_logits(logits: torch.Tensor, inputs: SamplingInputs, penalties: Penalti
         logits.index_put_((rows, token_ids), on_device(inputs.bias, logits.device), accumulate=True)
     if inputs.allowed is not None:
         _keep_alone(logits, inputs.allowed)
+    if inputs.grammar is not None:
+        _mask(logits, inputs.grammar)
     if inputs.suppressed is not None:
         logits[_cells(inputs.suppressed, logits.device)] = -torch.inf
 
@@ -67,6 +73,20 @@ def _keep_alone(logits: torch.Tensor, allowed: TokenCells) -> None:
     kept = logits[cells]
     logits[on_device(np.unique(allowed.rows), logits.device)] = -torch.inf
     logits[cells] = kept
+
+
+def _mask(logits: torch.Tensor, grammar: GrammarRows) -> None:
+    """Minus infinity for what a grammar forbids; the bits are taken apart on the device.
+
+    Each byte picks eight numbers to add, 0 or minus infinity: on a host a tenth of the time of
+    bit arithmetic and a fill. The lowest byte of a word comes first, on every host and device that
+    torch runs on.
+    """
+    device, num_rows = logits.device, grammar.rows.size
+    packed = grammar.bitmask.view(torch.uint8).to(device, non_blocking=True)
+    added = on_device(_ADDED_BY_BYTE, device).index_select(0, packed.view(-1).long())
+    added = added.view(num_rows, -1)[:, : logits.shape[1]]
+    logits.index_add_(0, on_device(grammar.rows, device), added)
 
 
 def _cells(cells: TokenCells, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

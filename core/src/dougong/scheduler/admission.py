@@ -37,6 +37,11 @@ class RequestLimits:
         """Prompt tokens at most: one token is always generated."""
         return self.max_len - 1
 
+    @property
+    def max_pooled_len(self) -> int:
+        """Tokens of a text that becomes a vector, at most: nothing is generated."""
+        return min(self.max_model_len, self.num_token_slots)
+
     def check_request(self, request: Request) -> None:
         """Refuse what can never be served.
 
@@ -50,11 +55,23 @@ class RequestLimits:
                 "least, such as the beginning-of-text token.",
                 field="prompt",
             )
-        if num_tokens > self.max_prompt_len:
+        if request.pooling_params is not None:
+            self._check_pooled(num_tokens)
+        elif num_tokens > self.max_prompt_len:
             raise RequestError(
                 f"The prompt has {num_tokens} tokens and can have at most {self.max_prompt_len}: "
                 f"{self._reason()}. Shorten the prompt.",
                 field="prompt",
+            )
+
+    def _check_pooled(self, num_tokens: int) -> None:
+        most = self.max_pooled_len
+        if num_tokens > most:
+            is_model = most == self.max_model_len
+            why = "the model length" if is_model else "what the KV cache has room for"
+            raise RequestError(
+                f"The text has {num_tokens} tokens and can have at most {most}, {why}. Shorten it.",
+                field="input",
             )
 
     def max_len_of(self, request: Request) -> int:

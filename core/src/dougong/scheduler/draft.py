@@ -77,6 +77,8 @@ class StepDraft:
                 stop_token_ids=state.stop_token_ids,
                 block_ids=tuple(list(group) for group in state.table.block_ids),
                 num_computed_tokens=state.num_computed_tokens,
+                lora_slot=-1 if state.request.lora is None else state.request.lora.slot,
+                pooling_params=state.request.pooling_params,
             )
         )
 

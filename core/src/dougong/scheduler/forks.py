@@ -13,15 +13,18 @@ def parent_of(request: Request, live: Mapping[str, SequenceState]) -> SequenceSt
     """The live request whose prompt ``request`` repeats, if it has one.
 
     Raises:
-        RequestError: The two prompts differ.
+        RequestError: The two prompts or adapters differ.
     """
     if request.fork_of is None:
         return None
     parent = live.get(request.fork_of)
-    if parent is not None and parent.request.prompt_token_ids != request.prompt_token_ids:
+    if parent is None:
+        return None
+    own, other = ((one.prompt_token_ids, one.lora) for one in (request, parent.request))
+    if own != other:
         raise RequestError(
-            f"fork_of={request.fork_of!r} names a request with another prompt, so there is "
-            "nothing to share. Fork a request of the same prompt, or leave fork_of unset.",
+            f"fork_of={request.fork_of!r} names a request with another prompt or adapter, so there "
+            "is nothing to share. Fork a request of the same prompt, or leave fork_of unset.",
             field="fork_of",
         )
     return parent

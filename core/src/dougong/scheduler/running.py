@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 
-from dougong.kv_cache import BlockAllocator, SharedBlocks
+from dougong.kv_cache import BlockAllocator, SharedBlocks, num_shared_blocks
 from dougong.scheduler.queue import RequestQueue, first_to_preempt, first_to_run
 from dougong.scheduler.state import Phase, SequenceState
 
@@ -76,7 +76,7 @@ class RunningRequests:
             return False
         is_allocated = self.allocator.try_allocate(table, num_tokens, shared)
         assert is_allocated, "the free blocks were counted above"
-        state.num_computed_tokens = len(shared[0]) * self.allocator.block_size
+        state.num_computed_tokens = num_shared_blocks(shared) * self.allocator.block_size
         state.phase = Phase.PREFILLING
         insort(self.prefilling, state, key=first_to_run)
         self._by_last.push(state)
@@ -154,7 +154,7 @@ class RunningRequests:
             return found
         num_common = min(state.num_prompt_tokens, len(state.token_ids) - 1)
         forked = self.allocator.fork(parent.table, num_common)
-        return max(found, forked, key=lambda groups: len(groups[0]))
+        return max(found, forked, key=num_shared_blocks)
 
 
 def _quiet_until(state: SequenceState) -> int:

@@ -11,6 +11,7 @@ from dougong.errors import PluginError, RequestError
 from dougong.kv_cache import BlockAllocator, BlockTable
 from dougong.messages import (
     FinishReason,
+    LoRARef,
     ModelRunnerOutput,
     Request,
     RequestDelta,
@@ -18,6 +19,7 @@ from dougong.messages import (
     TokenLogprobs,
 )
 from dougong.scheduler.admission import RequestLimits
+from dougong.scheduler.block_owner import block_owner
 from dougong.scheduler.budget import chunk_size
 from dougong.scheduler.draft import StepDraft
 from dougong.scheduler.forks import parent_of, release, try_hold
@@ -76,7 +78,7 @@ class Scheduler:
         state = SequenceState(
             request,
             order=(rank, next(self._arrivals)),
-            table=self.allocator.new_table(),
+            table=self.allocator.new_table(block_owner(request.lora)),
             max_len=self.limits.max_len_of(request),
         )
         self._requests[request.request_id] = state
@@ -128,6 +130,14 @@ class Scheduler:
             self._preempted_ids = []
         return output
 
+    def due_among(self, request_ids: Iterable[str]) -> list[str]:
+        """Which of these requests the step in flight samples, in their order."""
+        draft, requests = self._in_flight, self._requests
+        if draft is None:
+            return []
+        live = (requests.get(request_id) for request_id in request_ids)
+        return [one.request_id for one in live if one is not None and draft.is_due(one)]
+
     def update(self, output: ModelRunnerOutput) -> list[RequestDelta]:
         """Take in what the step in flight produced.
 
@@ -145,7 +155,8 @@ class Scheduler:
                 f"The worker answered step {output.step_id}, and the step in flight is {expected}. "
                 "Answer every step once, in order."
             )
-        self._check_num_sampled(len(output.req_ids), draft.num_due, output)
+        num_answered = len(output.req_ids) + len(output.pooled)
+        self._check_num_sampled(num_answered, draft.num_due, output)
         self._in_flight = None
         self._finish_prefills(draft)
         requests, logprobs = self._requests, output.logprobs
@@ -163,6 +174,10 @@ class Scheduler:
                 deltas.append(RequestDelta(request_id, new_token_ids))
             elif state.phase is Phase.DECODING:
                 deltas.append(self._advance(state, new_token_ids, logprobs.get(request_id)))
+        for request_id, pooled in output.pooled.items():
+            state = requests.get(request_id)
+            if state is not None and state.takes_vector:
+                deltas.append(self._end_with(state, pooled))
         self._check_num_sampled(len(deltas), draft.num_due - self._num_due_lost, output)
         return deltas
 
@@ -173,6 +188,10 @@ class Scheduler:
     def num_requests(self) -> int:
         """Requests that have not ended."""
         return len(self._requests)
+
+    def num_using(self, lora: LoRARef) -> int:
+        """Requests that have not ended and use this adapter."""
+        return sum(state.request.lora == lora for state in self._requests.values())
 
     def stats(self) -> SchedulerStats:
         """The scheduler now."""
@@ -213,6 +232,8 @@ class Scheduler:
             return False
         has_seat = len(self._running) < self.config.max_num_seqs
         if not (has_seat and draft.may_admit and draft.num_left):
+            return False
+        if self.config.has_whole_prompts and len(head.token_ids) > draft.num_left:
             return False
         if head.preempted_in == draft.step_id or not self._running.try_enter(head):
             return False
@@ -260,6 +281,17 @@ class Scheduler:
             logprobs=[] if logprobs is None else [logprobs],
             num_cached_tokens=(state.num_cached_tokens or 0) if is_first else 0,
             prompt_logprobs=prompt_logprobs,
+        )
+
+    def _end_with(self, state: SequenceState, pooled: list[float]) -> RequestDelta:
+        """The vector of a whole prompt, and nothing after it."""
+        self._retire(state)
+        return RequestDelta(
+            state.request_id,
+            [],
+            finish_reason=FinishReason.STOP,
+            num_cached_tokens=state.num_cached_tokens or 0,
+            pooled=pooled,
         )
 
     def _retire(self, state: SequenceState) -> None:

@@ -105,6 +105,11 @@ class SequenceState:
         return asked and self.num_generated_tokens == 0
 
     @property
+    def takes_vector(self) -> bool:
+        """Whether its whole prompt is computed, and a vector is due."""
+        return self.phase is Phase.DECODING and self.request.pooling_params is not None
+
+    @property
     def num_generated_tokens(self) -> int:
         """Tokens beyond the prompt."""
         return len(self.token_ids) - self.num_prompt_tokens

@@ -75,6 +75,10 @@ class NullPlatform(Platform):
         """The scripted worker."""
         return "dougong.testing.null_worker:NullWorker"
 
+    def get_punica_wrapper(self) -> str | None:
+        """None: nothing is computed, so nothing can be added to it."""
+        return None
+
     def classify_error(self, exc: BaseException) -> Fault | None:
         """Its own error is a kernel's fault."""
         if isinstance(exc, NullDeviceError):

@@ -56,8 +56,23 @@ class _Done:
         return self.output
 
 
+def _allowed_tokens(grammar: GrammarMask) -> dict[str, set[int]]:
+    """Token ids by request."""
+    return {
+        req_id: {
+            32 * index + bit
+            for index, word in enumerate(words)
+            for bit in range(32)
+            if word >> bit & 1
+        }
+        for req_id, words in zip(grammar.req_ids, grammar.bitmask.tolist(), strict=True)
+    }
+
+
 class NullWorker(Worker):
     """See the module."""
+
+    takes_grammar_masks = True
 
     def __init__(self, context: WorkerContext) -> None:
         """Read what to do from the checkpoint's config."""
@@ -127,11 +142,18 @@ class NullWorker(Worker):
         return _Done(step)
 
     def sample(self, handle: StepHandle, grammar: GrammarMask | None = None) -> StepHandle:
-        """Emit the next scripted token of each sequence that is due."""
+        """Emit the next scripted token of each sequence that is due; where its grammar forbids
+        that one, the end of the text, or else the first token that is allowed."""
         assert isinstance(handle, _Done)
         due = self._batch.due()
         req_ids = [sequence.request_id for sequence in due]
+        masks = {} if grammar is None else _allowed_tokens(grammar)
+        assert masks.keys() <= set(req_ids), "a mask is for a request that is sampled"
         token_ids = [[self._next_token(sequence)] for sequence in due]
+        for sequence, chosen in zip(due, token_ids, strict=True):
+            allowed = masks.get(sequence.request_id)
+            if allowed is not None and chosen[0] not in allowed:
+                chosen[0] = self._eos_token_id if self._eos_token_id in allowed else min(allowed)
         logprobs = {
             sequence.request_id: TokenLogprobs(chosen[0], -0.5)
             for sequence, chosen in zip(due, token_ids, strict=True)

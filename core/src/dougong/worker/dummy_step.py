@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dougong.messages.pooling import PoolingParams
 from dougong.messages.request import SamplingParams
 from dougong.messages.step import CachedRequestData, NewRequestData, SchedulerOutput
 
@@ -45,6 +46,8 @@ def dummy_step(
     num_groups: int,
     first_block: int,
     sampling_params: SamplingParams = GREEDY,
+    lora_slot: int = -1,
+    pooling_params: PoolingParams | None = None,
 ) -> SchedulerOutput:
     """A whole prefill of prompts of these lengths, from ``first_block`` on.
 
@@ -64,6 +67,8 @@ def dummy_step(
                 stop_token_ids=frozenset(),
                 block_ids=tuple(blocks for _ in range(num_groups)),
                 num_computed_tokens=0,
+                lora_slot=lora_slot,
+                pooling_params=pooling_params,
             )
         )
     scheduled = {request.request_id: len(request.token_ids) for request in new}

@@ -12,6 +12,9 @@ from dougong.messages.step import CachedRequestData, NewRequestData, SchedulerOu
 from dougong.sampling import SamplingInputs
 from dougong.worker.sampling_rows import SamplingRows
 
+NO_LORA = -1
+"""A row that uses no adapter."""
+
 
 class InputBatch:
     """Rows ``0`` to ``num_reqs - 1`` are live, in no particular order.
@@ -48,6 +51,7 @@ class InputBatch:
         ]
         self.num_blocks = np.zeros((num_groups, max_num_seqs), np.int32)
         self.sampling = SamplingRows(max_num_seqs, vocab_size)
+        self.lora_slots = np.full(max_num_seqs, NO_LORA, np.int64)
 
     @property
     def num_reqs(self) -> int:
@@ -90,6 +94,7 @@ class InputBatch:
         self.num_blocks[:, row] = 0
         self._append_blocks(row, new.block_ids)
         self.sampling.set(row, new)
+        self.lora_slots[row] = new.lora_slot
 
     def _extend_blocks(self, cached: CachedRequestData) -> None:
         for req_id, block_ids in zip(cached.req_ids, cached.new_block_ids, strict=True):
@@ -123,3 +128,4 @@ class InputBatch:
             table[row, :blocks] = table[last, :blocks]
         self.num_blocks[:, row] = self.num_blocks[:, last]
         self.sampling.move(last, row)
+        self.lora_slots[row] = self.lora_slots[last]

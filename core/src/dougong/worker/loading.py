@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from dougong.attention import Classified
 from dougong.checkpoint import open_tensors, resolve_reference
-from dougong.contracts import KernelReport, LoadReport, RankPlan, WorkerContext
+from dougong.contracts import KernelReport, LoadReport, PluginError, RankPlan, WorkerContext
+from dougong.lora import LoRAPlace, LoRASlots, adapter_places
 from dougong.models.causal_lm import CausalLM
+from dougong.models.encoder_model import EncoderModel
 from dougong.models.loader import WeightLoadReport, load_model
 from dougong.models.registry import ModelRegistry
 from dougong.ops.assignments import SAMPLER_PREFIX
 from dougong.ops.binding import BindReport, bind_ops
+from dougong.ops.failures import blames_implementation, reason_of
 from dougong.ops.registry import OpRegistry
+from dougong.platforms.lora_wrapper import load_lora_wrapper
 from dougong.sampling import Sampler
 from dougong.worker.asked_backends import asked_backends
 from dougong.worker.attention_layers import AttentionLayers
@@ -31,14 +36,16 @@ class LoadedModel:
         attention: Bound, without a cache.
         weights: What was loaded.
         ops: What was bound.
+        lora: Adapters, none of them loaded; ``None``: the plan has none.
     """
 
     plan: RankPlan
-    model: CausalLM
+    model: CausalLM | EncoderModel
     sampler: Sampler
     attention: AttentionLayers
     weights: WeightLoadReport
     ops: BindReport
+    lora: LoRASlots | None = None
 
     def report(self, kernels: KernelReport) -> LoadReport:
         """As the engine reads it."""
@@ -72,16 +79,58 @@ def load_planned_model(
     with registry.overriding(plan.ops):
         model, weights = _load_checkpoint(context, device)
         sampler = Sampler()
+    # Before binding: a kernel may give the weights back that these are found by.
+    places = adapter_places(model, model.weight_targets()) if plan.lora is not None else ()
     backends = asked_backends(context.platform)
     attention = AttentionLayers(model, backends, plan, device, classified)
     ops = bind_ops(model, registry, plan.ops, classified=classified)
-    ops.add(bind_ops(sampler, registry, plan.ops, prefix=SAMPLER_PREFIX, classified=classified))
-    return LoadedModel(plan, model, sampler, attention, weights, ops)
+    if context.config.pooling is None:
+        ops.add(bind_ops(sampler, registry, plan.ops, prefix=SAMPLER_PREFIX, classified=classified))
+    lora = _make_lora(context, plan, model, places, device, classified)
+    return LoadedModel(plan, model, sampler, attention, weights, ops, lora)
+
+
+def _make_lora(
+    context: WorkerContext,
+    plan: RankPlan,
+    model: CausalLM | EncoderModel,
+    places: Sequence[LoRAPlace],
+    device: torch.device,
+    classified: Classified,
+) -> LoRASlots | None:
+    """The adapters' memory, and the platform's wrapper around every projection.
+
+    Raises:
+        PluginError: The wrapper cannot be made, or failed when it was first used.
+    """
+    if plan.lora is None:
+        return None
+    name = context.platform.name
+    wrapper_cls = load_lora_wrapper(plan.lora.wrapper, name)
+    assert context.config.max_num_batched_tokens
+    try:
+        with classified():
+            wrapper = wrapper_cls(
+                max_num_batched_tokens=context.config.max_num_batched_tokens,
+                max_loras=plan.lora.max_loras,
+                device=device,
+            )
+            slots = LoRASlots(model, places, wrapper, plan.lora.max_rank)
+            slots.try_wrapper()
+    except Exception as exc:
+        if not blames_implementation(exc):
+            raise
+        raise PluginError(
+            f"{plan.lora.wrapper}, which adds adapters on platform {name!r}, failed at its first "
+            f"use: {reason_of(exc)}. Start without --enable-lora, or report this to its vendor.",
+            plugin=name,
+        ) from exc
+    return slots
 
 
 def _load_checkpoint(
     context: WorkerContext, device: torch.device
-) -> tuple[CausalLM, WeightLoadReport]:
+) -> tuple[CausalLM | EncoderModel, WeightLoadReport]:
     config = context.config
     assert config.architecture and config.dtype
     registry = ModelRegistry(context.registrations)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +17,21 @@ from dougong.contracts import (
     AttentionMetadataBuilder,
     DeviceRuntime,
     Event,
+    GrammarMask,
     ModelRunnerOutput,
+    PluginError,
     SchedulerOutput,
     TokenLogprobs,
 )
+from dougong.lora import LoRASlots
 from dougong.models.causal_lm import CausalLM
+from dougong.models.encoder_model import EncoderModel
 from dougong.sampling import SampledTokens, Sampler, TopLogprobs
+from dougong.sampling.inputs import GrammarRows
 from dougong.sampling.top_logprobs import joined
 from dougong.worker.graph_dispatch import GraphDispatch, StepGraph
-from dougong.worker.input_batch import InputBatch
+from dougong.worker.input_batch import NO_LORA, InputBatch
+from dougong.worker.pooler import Pooler
 from dougong.worker.prompt_rows import PromptTokens
 from dougong.worker.reports import prompt_logprobs, sampled_logprobs
 from dougong.worker.step_graphs import StepGraphs
@@ -52,7 +59,11 @@ class StepTimers:
 
 
 class ModelStep:
-    """A step in flight, with the host buffers its results arrive in."""
+    """A step in flight, with the host buffers its results arrive in.
+
+    Attributes:
+        grammar: Masks of requests that are sampled; set before it is.
+    """
 
     def __init__(
         self, runner: ModelRunner, step_id: int, inputs: StepInputs, logits: torch.Tensor | None
@@ -63,6 +74,7 @@ class ModelStep:
         self._runner = runner
         self._output: ModelRunnerOutput | None = None
         self.sampled: SampledTokens | None = None
+        self.grammar: GrammarMask | None = None
         self.event: Event | None = None
 
     def result(self, timeout_s: float | None = None) -> ModelRunnerOutput:
@@ -99,9 +111,11 @@ class RunnerParts:
         runtime: The device's.
         classified: Makes the block in which a step's late errors are named; takes the step's id.
         graphs: Captures and replays steps; ``None``: the plan has no graphs.
+        lora: Adapters; ``None``: the plan has none.
+        pooler: Makes vectors; ``None``: tokens are sampled.
     """
 
-    model: CausalLM
+    model: CausalLM | EncoderModel
     sampler: Sampler
     batch: InputBatch
     inputs: StepInputBuilder
@@ -109,6 +123,8 @@ class RunnerParts:
     runtime: DeviceRuntime
     classified: Callable[[int | None], AbstractContextManager[None]]
     graphs: StepGraphs | None = None
+    lora: LoRASlots | None = None
+    pooler: Pooler | None = None
 
 
 class ModelRunner:
@@ -120,13 +136,15 @@ class ModelRunner:
         parts: Passed on unread.
 
     Attributes:
-        model: Built, loaded and bound.
+        model: Built, loaded and bound; an encoder gives no logits, and is asked for none.
         runtime: The device's.
         timers: Of the steps so far.
     """
 
     def __init__(self, parts: RunnerParts) -> None:
-        self.model = parts.model
+        self.model = cast(CausalLM, parts.model)
+        self._encoder = parts.model if isinstance(parts.model, EncoderModel) else None
+        self._pooler = parts.pooler
         self.runtime = parts.runtime
         self.timers = StepTimers()
         self._classified = parts.classified
@@ -135,6 +153,7 @@ class ModelRunner:
         self._inputs = parts.inputs
         self._builders = parts.builders
         self._graphs = parts.graphs
+        self._lora = parts.lora
 
     def reset_timers(self) -> None:
         """Start to count again."""
@@ -160,19 +179,43 @@ class ModelRunner:
         """Drop requests outside a step."""
         for req_id in req_ids:
             self._batch.remove(req_id)
+        if self._pooler is not None:
+            self._pooler.forget(req_ids)
 
     def submit(self, step: SchedulerOutput) -> ModelStep:
         """Enqueue the forward of one step."""
         began = time.perf_counter()
         self._batch.update(step)
+        if self._pooler is not None:
+            self._begin_pooling(self._pooler, step)
         inputs = self.prepare_inputs(step)
         prepared = time.perf_counter()
         with self.runtime.inference_mode():
+            if self._lora is not None:
+                self._begin_lora(self._lora, inputs)
             logits = self.forward(inputs)
         self.timers.num_steps += 1
         self.timers.prepare_s += prepared - began
         self.timers.forward_s += time.perf_counter() - prepared
         return ModelStep(self, step.step_id, inputs, logits)
+
+    def _begin_pooling(self, pooler: Pooler, step: SchedulerOutput) -> None:
+        pooler.forget(step.finished_req_ids)
+        pooler.forget(step.preempted_req_ids)
+        for new in step.scheduled_new_reqs:
+            assert new.pooling_params is not None, "a model that makes vectors does nothing else"
+            pooler.add(new.request_id, new.pooling_params)
+
+    def _begin_lora(self, lora: LoRASlots, inputs: StepInputs) -> None:
+        if inputs.lora_slots is not None:
+            lora.begin_step(inputs.lora_slots)
+            return
+        if (self._batch.lora_slots[inputs.rows] != NO_LORA).any():
+            raise PluginError(
+                f"{type(self).__module__}:{type(self).__qualname__} prepares inputs without "
+                "lora_slots for requests that use adapters; take them from the core's own"
+            )
+        lora.end_step()
 
     def prepare_inputs(self, step: SchedulerOutput) -> StepInputs:
         """The step's tensors."""
@@ -190,13 +233,12 @@ class ModelRunner:
 
     def forward(self, inputs: StepInputs) -> torch.Tensor | None:
         """Logits of the rows that are sampled; ``None`` when no row is. An override hands hidden
-        states to `read_prompts` where the inputs have ``prompts``."""
-        step = self.attention_step(inputs)
-        if inputs.graph is None:
-            hidden = self.model.forward(inputs.token_ids, inputs.positions, step)
-        else:
-            assert self._graphs is not None, "whoever chose the graph has captured it"
-            hidden = self._graphs.replay(inputs.graph, step)
+        states to `read_prompts` where the inputs have ``prompts``, and to `pool` where the model
+        makes vectors."""
+        hidden = self.hidden_states(inputs)
+        if self._pooler is not None:
+            self.pool(hidden, inputs)
+            return None
         if inputs.prompts is not None:
             inputs.prompt_logprobs = self.read_prompts(hidden, inputs.prompts)
         if not inputs.sampled.size:
@@ -206,6 +248,28 @@ class ModelRunner:
         elif inputs.num_padding:
             hidden = hidden[: -inputs.num_padding]
         return self.model.compute_logits(hidden)
+
+    def hidden_states(self, inputs: StepInputs) -> torch.Tensor:
+        """Of every token of the step, padding included."""
+        if self._encoder is not None:
+            assert inputs.encoder is not None, "steps of a model without a cache have it"
+            return self._encoder.forward(inputs.token_ids, inputs.positions, inputs.encoder)
+        step = self.attention_step(inputs)
+        if inputs.graph is None:
+            return self.model.forward(inputs.token_ids, inputs.positions, step)
+        assert self._graphs is not None, "whoever chose the graph has captured it"
+        return self._graphs.replay(inputs.graph, step)
+
+    def pool(self, hidden: torch.Tensor, inputs: StepInputs) -> None:
+        """Fill in ``StepInputs.pooled``.
+
+        Args:
+            hidden: ``[num_tokens, hidden_size]``, of every token of the step.
+            inputs: Of the step.
+        """
+        assert self._pooler is not None, "the model makes vectors"
+        req_ids = [self._batch.req_ids[row] for row in inputs.rows.tolist()]
+        inputs.pooled = self._pooler.pool(hidden, inputs, req_ids)
 
     def read_prompts(self, hidden: torch.Tensor, prompts: PromptTokens) -> TopLogprobs:
         """Log-probabilities of prompts, for ``StepInputs.prompt_logprobs``.
@@ -239,6 +303,8 @@ class ModelRunner:
         if step.logits is not None:
             rows = inputs.rows[inputs.sampled]
             asked = self._batch.sampling_inputs(rows)
+            if step.grammar is not None:
+                asked = replace(asked, grammar=self._grammar_rows(step.grammar, rows))
             with self.runtime.inference_mode():
                 step.sampled = self._to_host(self._sampler.sample(step.logits, asked))
         if (of_prompts := inputs.prompt_logprobs) is not None:
@@ -247,6 +313,8 @@ class ModelRunner:
                 self._host_copy(of_prompts.top_ids),
                 self._host_copy(of_prompts.top_logprobs),
             )
+        if inputs.pooled is not None:
+            inputs.pooled = self._host_copy(inputs.pooled)
         # Also where nothing is sampled: the next step writes the host buffers of this one.
         step.event = self.runtime.new_event()
         step.event.record()
@@ -262,7 +330,9 @@ class ModelRunner:
         inputs, batch = step.inputs, self._batch
         of_prompts = self._prompt_logprobs(inputs)
         if step.sampled is None:
-            return ModelRunnerOutput(step.step_id, [], [], prompt_logprobs=of_prompts)
+            return ModelRunnerOutput(
+                step.step_id, [], [], prompt_logprobs=of_prompts, pooled=self._pooled(inputs)
+            )
         rows = inputs.rows[inputs.sampled]
         token_ids = step.sampled.token_ids.numpy()
         batch.append_tokens(rows, token_ids)
@@ -274,6 +344,27 @@ class ModelRunner:
             self._logprobs(step.sampled, rows, req_ids),
             of_prompts,
         )
+
+    def _pooled(self, inputs: StepInputs) -> dict[str, list[float]]:
+        if inputs.pooled is None or self._pooler is None:
+            return {}
+        rows = inputs.rows[inputs.sampled].tolist()
+        req_ids = [self._batch.req_ids[row] for row in rows]
+        return {
+            req_id: self._pooler.finish(req_id, values)
+            for req_id, values in zip(req_ids, inputs.pooled.numpy(), strict=True)
+        }
+
+    def _grammar_rows(self, grammar: GrammarMask, rows: npt.NDArray[np.intp]) -> GrammarRows | None:
+        """Which of the step's rows the masks are for."""
+        places = {self._batch.req_ids[row]: place for place, row in enumerate(rows.tolist())}
+        found = [(places[one], at) for at, one in enumerate(grammar.req_ids) if one in places]
+        if not found:
+            return None
+        bitmask = grammar.bitmask
+        if len(found) < len(grammar.req_ids):
+            bitmask = bitmask[[at for _, at in found]]
+        return GrammarRows(np.array([place for place, _ in found], np.int64), bitmask)
 
     def _to_host(self, sampled: SampledTokens) -> SampledTokens:
         return SampledTokens(

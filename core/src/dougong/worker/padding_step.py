@@ -6,6 +6,7 @@ import numpy as np
 
 from dougong.contracts import GraphLevel
 from dougong.worker.graph_dispatch import StepGraph
+from dougong.worker.input_batch import NO_LORA
 from dougong.worker.step_inputs import StepInputs
 from dougong.worker.step_tensors import PADDING_SLOT, StepTensors
 
@@ -26,6 +27,10 @@ def padding_step(tensors: StepTensors, graph: StepGraph, max_seq_len: int) -> St
         buffer.array[:num_tokens] = 0
     for slots in tensors.slots:
         slots.array[:num_tokens] = PADDING_SLOT
+    lora_slots = None
+    if tensors.lora_slots is not None:
+        tensors.lora_slots.array[:num_tokens] = NO_LORA
+        lora_slots = tensors.lora_slots.to_device(num_tokens)
     common = []
     if graph.is_whole:
         starts = np.arange(num_seqs + 1) * num_tokens // num_seqs
@@ -50,4 +55,5 @@ def padding_step(tensors: StepTensors, graph: StepGraph, max_seq_len: int) -> St
         logits_rows=None,
         graph=graph,
         num_padding=num_tokens,
+        lora_slots=lora_slots,
     )

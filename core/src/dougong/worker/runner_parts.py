@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager
 import torch
 
 from dougong.contracts import ConfigView, DeviceRuntime, GraphRunner
+from dougong.models.encoder_model import EncoderModel
 from dougong.worker.input_batch import InputBatch
 from dougong.worker.loading import LoadedModel
 from dougong.worker.model_runner import RunnerParts
+from dougong.worker.pooler import Pooler
 from dougong.worker.step_graphs import StepGraphs
 from dougong.worker.step_inputs import StepInputBuilder
 
@@ -53,12 +55,14 @@ def make_runner_parts(
         max_num_tokens=config.max_num_batched_tokens,
         block_size=attention.block_size,
         slot_dtypes=tuple(getattr(torch, layout.slot_dtype) for _, layout in attention.groups),
+        has_lora=loaded.lora is not None,
     )
     graphs = None
     if graph_runner is not None:
         planned = loaded.plan.graphs
         if planned.decode or planned.full:
             inputs.tensors.widen()
+        assert not isinstance(loaded.model, EncoderModel), "the planner captures none"
         graphs = StepGraphs(
             graph_runner,
             loaded.model,
@@ -66,6 +70,7 @@ def make_runner_parts(
             inputs.tensors,
             max_num_tokens=max((*planned.decode, *planned.piecewise, *planned.full)),
             max_seq_len=config.max_model_len,
+            lora=loaded.lora,
         )
     return RunnerParts(
         model=loaded.model,
@@ -76,4 +81,6 @@ def make_runner_parts(
         runtime=runtime,
         classified=classified,
         graphs=graphs,
+        lora=loaded.lora,
+        pooler=None if config.pooling is None else Pooler(config.pooling),
     )

@@ -10,6 +10,7 @@ import torch
 
 from dougong.attention import AttentionOutputs, AttentionStep
 from dougong.contracts import GraphRunner
+from dougong.lora import LoRASlots
 from dougong.models.causal_lm import CausalLM
 from dougong.worker.attention_layers import AttentionLayers
 from dougong.worker.graph_dispatch import StepGraph
@@ -47,6 +48,7 @@ class StepGraphs:
         tensors: What every step reads.
         max_num_tokens: Rows of the largest graph.
         max_seq_len: Of any sequence.
+        lora: Adapters, whose part is captured whichever tokens will use them; ``None``: none.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class StepGraphs:
         *,
         max_num_tokens: int,
         max_seq_len: int,
+        lora: LoRASlots | None = None,
     ) -> None:
         self._runner = runner
         self._model = model
         self._attention = attention
         self._tensors = tensors
         self._max_seq_len = max_seq_len
+        self._lora = lora
         self._outputs = AttentionOutputs(max_num_tokens)
         self._captured: dict[StepGraph, CapturedStep] = {}
 
@@ -87,9 +91,10 @@ class StepGraphs:
     def replay_padding(self, graph: StepGraph, make_step: MakeStep) -> None:
         """Replay a graph for nobody: in the first request it is not used for the first time."""
         inputs = padding_step(self._tensors, graph, self._max_seq_len)
-        if graph.is_whole:
-            self.replay(graph, make_step(inputs))
-        else:
+        with self._with_lora(inputs):
+            if graph.is_whole:
+                self.replay(graph, make_step(inputs))
+                return
             for key in self._captured[graph].keys:
                 self._runner.replay(key)
 
@@ -139,16 +144,21 @@ class StepGraphs:
         if graph.is_whole:
             step = make_step(inputs)
             step.outputs = self._outputs
-            with capture(0):
+            with self._with_lora(inputs), capture(0):
                 return self._model.forward(inputs.token_ids, inputs.positions, step), ()
         step = self._unread_step(graph)
-        with ExitStack() as stack:
+        with self._with_lora(inputs), ExitStack() as stack:
             recorder = PieceRecorder(capture, stack)
             with self._attention.replaced(recorder.impl_for):
                 recorder.begin()
                 hidden = self._model.forward(inputs.token_ids, inputs.positions, step)
                 recorder.end()
         return hidden, tuple(recorder.calls)
+
+    def _with_lora(self, inputs: StepInputs) -> AbstractContextManager[None]:
+        if self._lora is None or inputs.lora_slots is None:
+            return nullcontext()
+        return self._lora.captured(inputs.lora_slots)
 
     def _unread_step(self, graph: StepGraph) -> AttentionStep:
         """Passed through a forward in which attention computes nothing."""

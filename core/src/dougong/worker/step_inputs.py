@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from dougong.contracts import CommonAttentionMetadata, DeviceRuntime
+from dougong.models.encoder_model import EncoderStep
 from dougong.sampling import TopLogprobs
 from dougong.worker.graph_dispatch import GraphDispatch, StepGraph
-from dougong.worker.input_batch import InputBatch
+from dougong.worker.input_batch import NO_LORA, InputBatch
 from dougong.worker.prompt_rows import PromptTokens
 from dougong.worker.step_tensors import StepTensors
 
@@ -32,6 +33,11 @@ class StepInputs:
         num_padding: Rows of padding.
         prompts: Of which log-probabilities are due; ``None``: no row asks for any now.
         prompt_logprobs: Filled in by the forward where ``prompts`` is there.
+        query_starts: On the host, per sequence and one more: where its tokens begin in the step.
+        encoder: The same for an encoder; ``None``: the model is none.
+        pooled: Filled in by the forward of a model that makes vectors.
+        lora_slots: int64 ``[num_tokens]``, padding included, ``-1`` for none; ``None``: no token
+            uses an adapter, and the step runs eagerly.
     """
 
     token_ids: torch.Tensor
@@ -45,6 +51,10 @@ class StepInputs:
     num_padding: int = 0
     prompts: PromptTokens | None = None
     prompt_logprobs: TopLogprobs | None = None
+    lora_slots: torch.Tensor | None = None
+    query_starts: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))
+    encoder: EncoderStep | None = None
+    pooled: torch.Tensor | None = None
 
 
 class StepInputBuilder:
@@ -58,6 +68,7 @@ class StepInputBuilder:
         max_num_tokens: Tokens in a step, at most.
         block_size: Tokens per block.
         slot_dtypes: Dtype of ``slot_mapping``, per group.
+        has_lora: Requests may use adapters.
 
     Attributes:
         tensors: What the steps read.
@@ -74,6 +85,7 @@ class StepInputBuilder:
         max_num_tokens: int,
         block_size: int,
         slot_dtypes: tuple[torch.dtype, ...],
+        has_lora: bool = False,
     ) -> None:
         self.dispatch: GraphDispatch | None = None
         self.tensors = StepTensors(
@@ -83,6 +95,7 @@ class StepInputBuilder:
             max_num_tokens=max_num_tokens,
             max_blocks=batch.max_blocks,
             slot_dtypes=slot_dtypes,
+            has_lora=has_lora,
         )
         self._batch = batch
         self._block_size = block_size
@@ -157,7 +170,28 @@ class StepInputBuilder:
             graph=graph,
             num_padding=num_rows - num_tokens,
             prompts=prompts,
+            lora_slots=self._lora_slots(token_rows, num_rows, is_needed=graph is not None),
+            query_starts=tensors.cu_seqlens.array[: num_seqs + 1],
+            encoder=None if batch.block_tables else self._encoder_step(num_seqs, max_query_len),
         )
+
+    def _encoder_step(self, num_seqs: int, longest: int) -> EncoderStep:
+        starts = self.tensors.cu_seqlens
+        return EncoderStep(
+            starts.to_device(num_seqs + 1), starts.host[: num_seqs + 1].clone(), longest
+        )
+
+    def _lora_slots(
+        self, token_rows: npt.NDArray[np.intp], num_rows: int, *, is_needed: bool
+    ) -> torch.Tensor | None:
+        buffer = self.tensors.lora_slots
+        if buffer is None:
+            return None
+        slots = self._batch.lora_slots[token_rows]
+        if not is_needed and slots.max() == NO_LORA:
+            return None
+        buffer.array[: slots.size] = slots
+        return buffer.to_device(num_rows)
 
     def _block_table(
         self, group: int, rows: npt.NDArray[np.intp], width: int, graph: StepGraph | None

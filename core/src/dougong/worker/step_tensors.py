@@ -9,6 +9,7 @@ import torch
 
 from dougong.contracts import CommonAttentionMetadata, DeviceRuntime
 from dougong.worker.graph_dispatch import StepGraph
+from dougong.worker.input_batch import NO_LORA
 from dougong.worker.step_buffers import StepBuffer
 from dougong.worker.wide_tables import WideTables
 
@@ -25,6 +26,7 @@ class StepTensors:
         max_num_tokens: Tokens in a step, at most.
         max_blocks: Blocks of a sequence, at most.
         slot_dtypes: Dtype of ``slot_mapping``, per KV cache group.
+        has_lora: Tokens may use adapters.
 
     Attributes:
         token_ids: int64, per token.
@@ -34,6 +36,7 @@ class StepTensors:
         seq_lens: int32, per sequence.
         logits_rows: int64, per sequence.
         tables: Per group, int32: block tables, as wide as a step needs.
+        lora_slots: int64, per token; ``None``: no token uses an adapter, ever.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class StepTensors:
         max_num_tokens: int,
         max_blocks: int,
         slot_dtypes: Sequence[torch.dtype],
+        has_lora: bool = False,
     ) -> None:
         def buffer(size: int, dtype: torch.dtype) -> StepBuffer:
             return StepBuffer(runtime, device, (size,), dtype)
@@ -57,6 +61,7 @@ class StepTensors:
         self.seq_lens = buffer(max_num_seqs, torch.int32)
         self.logits_rows = buffer(max_num_seqs, torch.int64)
         self.tables = [buffer(max_num_seqs * max_blocks, torch.int32) for _ in slot_dtypes]
+        self.lora_slots = buffer(max_num_tokens, torch.int64) if has_lora else None
         self._wide: WideTables | None = None
         self._wide_shape = len(slot_dtypes), max_num_seqs, max_blocks, device
 
@@ -78,8 +83,8 @@ class StepTensors:
     def pad(self, graph: StepGraph, num_seqs: int, num_tokens: int) -> tuple[int, int]:
         """Fill what a step's own tokens and sequences leave of a graph's inputs.
 
-        Padding tokens are token 0 at position 0 with slot -1; padding sequences have no token and a
-        length of 0.
+        Padding tokens are token 0 at position 0 with slot -1 and no adapter; padding sequences have
+        no token and a length of 0.
 
         Returns:
             Rows of tokens, and of the sequences that attention has to do with.
@@ -89,6 +94,8 @@ class StepTensors:
         self.positions.array[padding] = 0
         for slots in self.slots:
             slots.array[padding] = PADDING_SLOT
+        if self.lora_slots is not None:
+            self.lora_slots.array[padding] = NO_LORA
         if not graph.is_whole:
             return graph.num_tokens, num_seqs
         self.cu_seqlens.array[num_seqs + 1 : graph.num_seqs + 1] = num_tokens

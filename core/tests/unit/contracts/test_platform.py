@@ -37,10 +37,11 @@ def test_a_platform_that_says_no_more_than_it_must_offers_nothing_of_its_own() -
     assert bare.import_kernels() == KernelReport()
     assert list(bare.get_attn_backends()) == ["reference/torch"]
     assert bare.get_graph_runner_cls() is None
-    assert bare.get_punica_wrapper() is None
     assert bare.get_supported_quantization() == ()
     assert bare.classify_error(RuntimeError("x")) is None
-    for named in (bare.get_worker_cls(), bare.get_device_communicator_cls()):
+    wrapper = bare.get_punica_wrapper()
+    assert wrapper is not None
+    for named in (bare.get_worker_cls(), bare.get_device_communicator_cls(), wrapper):
         assert named.startswith("dougong.reference:")
 
 

@@ -46,3 +46,15 @@ def test_gemma3_states_its_length_after_scaling() -> None:
 
 def test_no_stated_length_is_none() -> None:
     assert resolve_max_position({}) is None
+
+
+@pytest.mark.parametrize(("padding", "length"), [(1, 512), (0, 513), (None, 512)])
+def test_positions_that_begin_after_padding_leave_fewer(padding: int | None, length: int) -> None:
+    config = {"model_type": "xlm-roberta", "max_position_embeddings": 514, "pad_token_id": padding}
+    found = resolve_max_position(config)
+    assert found is not None
+    assert found[0] == length
+    assert resolve_max_position({**config, "model_type": "bert"}) == (
+        514,
+        "max_position_embeddings=514 of the checkpoint",
+    )

@@ -164,6 +164,17 @@ def test_a_snapshot_does_not_change_later(front: FrontEnd) -> None:
     assert snapshot.metrics.first_token_s is not None
 
 
+def test_a_live_output_is_always_the_same_and_shows_every_step(front: FrontEnd) -> None:
+    state, (request,) = front.add(front.tokenize([1]), SamplingParams(max_tokens=2))
+    front.apply([RequestDelta(request.request_id, [5], num_cached_tokens=3)])
+    live = state.live()
+    assert live == state.snapshot()
+    front.apply([RequestDelta(request.request_id, [6], finish_reason=FinishReason.LENGTH)])
+    assert state.live() is live
+    assert live == state.snapshot()
+    assert live.is_finished
+
+
 def test_what_was_computed_for_an_ended_request_never_reaches_a_later_one_of_its_name(
     front: FrontEnd,
 ) -> None:

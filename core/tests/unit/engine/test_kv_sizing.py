@@ -125,3 +125,11 @@ def test_a_number_of_blocks_that_the_platform_proposed_is_signed_by_it_and_its_f
     with pytest.raises(PluginError, match="platform paper proposed") as caught:
         size_kv_cache(asked.config, ranks(available_bytes=1000))
     assert caught.value.plugin == "paper"
+
+
+def test_a_model_without_a_cache_is_sized_with_none() -> None:
+    load = LoadReport(weight_bytes=WEIGHTS, seconds=0.0)
+    sized = size_kv_cache(config(), LoadedRanks((load,), (), 100 * GIB))
+    assert (sized.worker.num_blocks, sized.worker.groups) == (0, ())
+    assert (sized.scheduler.num_blocks, sized.scheduler.num_groups) == (0, 0)
+    assert (sized.size.num_bytes, sized.decision.value) == (0, 0)

@@ -3,10 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from dougong.contracts import (
     CachedRequestData,
     ConfigView,
+    GrammarMask,
     KernelReport,
     KVCacheConfig,
     NewRequestData,
@@ -16,7 +18,7 @@ from dougong.contracts import (
     WorkerContext,
     WorkerState,
 )
-from dougong.errors import KernelFault
+from dougong.errors import KernelFault, PluginError
 from dougong.executor import UniprocExecutor
 from dougong.testing.null_platform import NullPlatform
 from dougong.testing.null_worker import NullWorker
@@ -79,8 +81,36 @@ def test_a_step_is_run_to_its_end() -> None:
     assert output.req_ids == ["a"]
 
 
+def test_a_mask_is_asked_for_once_the_forward_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    submit = NullWorker.submit
+
+    def noted(self: NullWorker, *arguments: Any) -> Any:
+        order.append("forward")
+        return submit(self, *arguments)
+
+    def mask() -> GrammarMask:
+        order.append("mask")
+        bits = torch.zeros((1, 9), dtype=torch.int32)
+        bits[0, 2] = 1 << 3
+        return GrammarMask(("a",), bits)
+
+    monkeypatch.setattr(NullWorker, "submit", noted)
+    executor = started()
+    assert executor.takes_grammar_masks
+    assert executor.execute(STEP, mask).sampled_token_ids == [[67]]
+    assert order == ["forward", "mask"]
+
+
 def test_a_failed_step_says_device_rank_and_step() -> None:
     executor = started(fail_at_step=0)
     with pytest.raises(KernelFault) as caught:
         executor.execute(STEP)
     assert (caught.value.device_index, caught.value.rank, caught.value.step_id) == (0, 0, 0)
+
+
+def test_a_worker_without_the_call_that_its_platform_promised_is_its_vendors_fault() -> None:
+    with pytest.raises(PluginError, match="NullWorker has no set_lora"):
+        make().set_lora(0, None)

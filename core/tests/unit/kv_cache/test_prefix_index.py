@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dougong.kv_cache import BlockHasher, PrefixIndex
+from dougong.kv_cache import BlockHasher, BlockTable, PrefixIndex
 
 
 def hashes_of(hasher: BlockHasher, tokens: list[int], num_blocks: int) -> list[bytes]:
@@ -40,6 +40,21 @@ def test_hashing_goes_on_where_it_stopped() -> None:
 
 def test_hashes_of_two_engines_have_nothing_in_common() -> None:
     assert hashes_of(BlockHasher(1), [1], 1) != hashes_of(BlockHasher(1), [1], 1)
+
+
+def test_equal_tokens_of_different_owners_have_nothing_in_common() -> None:
+    hasher, tokens = BlockHasher(2), [1, 2, 3, 4]
+    salts = [BlockTable(1, owner).salt for owner in ("", "lora 1 a", "lora 2 a", "lora 1 b")]
+    found: set[bytes] = set()
+    for salt in salts:
+        hashes: list[bytes] = []
+        hasher.extend(hashes, tokens, 1, salt)
+        hasher.extend(hashes, tokens, 2, salt)
+        again: list[bytes] = []
+        hasher.extend(again, tokens, 2, salt)
+        assert hashes == again
+        found.update(hashes)
+    assert len(found) == 2 * len(salts)
 
 
 def test_the_first_block_with_a_content_stays_the_known_one() -> None:

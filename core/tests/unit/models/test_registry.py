@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
+import torch
 from torch import nn
 
 from dougong.contracts import Registration
 from dougong.contracts.registration import model_mark
 from dougong.errors import ConfigError, ContractError, PluginError
+from dougong.models.encoder_model import EncoderModel, EncoderStep
 from dougong.models.llama import LlamaForCausalLM
+from dougong.models.loadable import WeightTarget
 from dougong.models.mistral import MistralForCausalLM
 from dougong.models.registry import ModelRegistry
 
@@ -136,3 +141,32 @@ def test_what_is_no_model_is_refused_with_every_problem() -> None:
         "compute_logits does not take (hidden)",
         "it has no method weight_targets()",
     )
+
+
+class AcmeEncoder(EncoderModel):
+    def forward(
+        self, token_ids: torch.Tensor, positions: torch.Tensor, step: EncoderStep
+    ) -> torch.Tensor:
+        return token_ids.float()
+
+    def weight_targets(self) -> Mapping[str, WeightTarget]:
+        return {}
+
+
+def test_an_encoder_needs_no_logits_and_another_model_does() -> None:
+    class AcmeDecoder(nn.Module):
+        __init__, forward = LlamaForCausalLM.__init__, AcmeEncoder.forward
+        weight_targets = AcmeEncoder.weight_targets
+
+    registry = ModelRegistry(
+        [registration("AcmeModel", AcmeEncoder), registration("AcmeForCausalLM", AcmeDecoder)]
+    )
+    assert registry.resolve(["AcmeModel"]) is AcmeEncoder
+    with pytest.raises(ContractError, match="has no method compute_logits"):
+        registry.resolve(["AcmeForCausalLM"])
+
+
+def test_the_core_brings_encoders() -> None:
+    registry = ModelRegistry()
+    names = ("BertModel", "RobertaModel", "XLMRobertaModel", "BertForMaskedLM")
+    assert all(issubclass(registry.resolve([name]), EncoderModel) for name in names)

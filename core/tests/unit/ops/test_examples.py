@@ -12,6 +12,7 @@ from dougong.ops import OPS, CustomOp
 RESULTS: dict[str, str] = {
     "dequantize": "float32[3, 64]",
     "embedding": "float32[3, 24]",
+    "encoder_attention": "float32[10, 4, 8]",
     "fused_add_rms_norm": "float32[3, 24], float32[3, 24]",
     "gate_up_act": "float32[3, 16]",
     "gelu_and_mul": "float32[3, 12]",

@@ -11,6 +11,7 @@ import torch
 
 from dougong.contracts import (
     Fault,
+    GrammarMask,
     KernelFault,
     OutOfDeviceMemory,
     PluginError,
@@ -222,6 +223,18 @@ def test_logprobs_are_reported_for_who_asked(worker: ReferenceWorker) -> None:
     assert found.token_id == out.sampled_token_ids[out.req_ids.index("a")][0]
     assert found.top[0] == (found.token_id, found.logprob)
     assert len(found.top) == 3
+
+
+def test_a_mask_limits_the_request_it_is_for_and_no_other(worker: ReferenceWorker) -> None:
+    free = worker.execute_model(start(0, ("a", PROMPT, [0], 7)))
+    step = start(1, ("c", PROMPT, [2], 7), ("d", PROMPT, [3], 7), ("e", PROMPT, [4], 3))
+    bits = torch.zeros((2, 9), dtype=torch.int32)
+    bits[0, 4], bits[1, 8] = 1 << 5, -(2**31)  # token 133, and the last of the vocabulary
+    out = worker.execute_model(step, GrammarMask(("e", "d"), bits))  # e is not sampled yet
+    found = dict(zip(out.req_ids, out.sampled_token_ids, strict=True))
+    assert found == {"c": free.sampled_token_ids[0], "d": [287]}
+    out = worker.execute_model(go_on(2, c=1, e=4), GrammarMask(("e",), bits[:1]))
+    assert dict(zip(out.req_ids, out.sampled_token_ids, strict=True))["e"] == [133]
 
 
 def test_what_it_cannot_do_says_so(worker: ReferenceWorker) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pytest
 import torch
 
 from dougong.ops import Penalties
 from dougong.sampling import SamplingInputs
-from dougong.sampling.inputs import PenalisedRows, TokenCells
+from dougong.sampling.inputs import GrammarRows, PenalisedRows, TokenCells
 from dougong.sampling.logit_edits import edit_logits
 
 VOCAB = 11
@@ -123,3 +124,50 @@ def test_a_bias_comes_after_the_penalties() -> None:
 def test_no_tokens_are_no_cells() -> None:
     assert TokenCells.of({}) is None
     assert TokenCells.of({0: []}) is None
+
+
+def masks(*allowed: Sequence[int], num_words: int = 1) -> torch.Tensor:
+    """Bits by their definition: token ``t`` is bit ``t % 32`` of word ``t // 32``."""
+    words = np.zeros((len(allowed), num_words), np.uint32)
+    for row, token_ids in enumerate(allowed):
+        for token_id in token_ids:
+            words[row, token_id // 32] |= np.uint32(1 << token_id % 32)
+    return torch.from_numpy(words.view(np.int32))
+
+
+@pytest.mark.parametrize("rows", [[1, 3], [3, 1], [0, 1, 2, 3], [2, 0, 3, 1], [2]])
+def test_a_grammar_keeps_the_tokens_of_its_own_row(rows: list[int]) -> None:
+    kept = [[0, 4], [10], [1, 2, 3], [7, 8]][: len(rows)]
+    grammar = GrammarRows(np.array(rows, np.int64), masks(*kept))
+    before, found = logits(), edited(SamplingInputs(grammar=grammar))
+    for row in range(4):
+        own = kept[rows.index(row)] if row in rows else range(VOCAB)
+        expected = [before[row, token] if token in own else -torch.inf for token in range(VOCAB)]
+        assert found[row].tolist() == [float(one) for one in expected]
+
+
+def test_every_bit_of_every_word_is_its_tokens() -> None:
+    vocab_size = 75
+    for token in range(vocab_size):
+        found = torch.zeros(1, vocab_size)
+        grammar = GrammarRows(np.array([0]), masks([token], num_words=3))
+        edit_logits(found, SamplingInputs(grammar=grammar), Penalties())
+        assert (found == 0).nonzero().tolist() == [[0, token]]
+
+
+def test_bits_past_the_vocabulary_are_nobodys() -> None:
+    found = torch.zeros(1, 5)
+    grammar = GrammarRows(np.array([0]), torch.full((1, 1), -1, dtype=torch.int32))
+    edit_logits(found, SamplingInputs(grammar=grammar), Penalties())
+    assert found.tolist() == [[0.0] * 5]
+
+
+def test_a_bias_cannot_bring_back_what_a_grammar_forbids() -> None:
+    inputs = SamplingInputs(
+        biased=TokenCells(np.array([0, 0]), np.array([2, 5])),
+        bias=np.array([100.0, 1.0], np.float32),
+        grammar=GrammarRows(np.array([0]), masks([5])),
+    )
+    found = edited(inputs)
+    assert torch.isinf(found[0]).sum() == VOCAB - 1
+    assert found[0, 5] == logits()[0, 5] + 1

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from dougong.config.cache import CacheConfig
 from dougong.config.scheduler import SchedulerConfig, SchedulingPolicy
 from dougong.kv_cache.audit import audit
-from dougong.messages import FinishReason, Request, RequestDelta, SamplingParams, SchedulerOutput
+from dougong.messages import (
+    FinishReason,
+    LoRARef,
+    Request,
+    RequestDelta,
+    SamplingParams,
+    SchedulerOutput,
+)
 from dougong.scheduler import Scheduler
 from tests.unit.scheduler.fake_worker import FakeWorker, expected_generation
 
@@ -21,6 +28,7 @@ def make_request(
     priority: int = 0,
     fork_of: str | None = None,
     eos: frozenset[int] = frozenset(),
+    lora: LoRARef | None = None,
     **params: object,
 ) -> Request:
     """A request; a prompt given as a number is that many tokens, different for each id."""
@@ -33,6 +41,7 @@ def make_request(
         eos_token_ids=eos,
         priority=priority,
         fork_of=fork_of,
+        lora=lora,
     )
 
 

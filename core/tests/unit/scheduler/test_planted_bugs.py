@@ -65,7 +65,13 @@ def keep_evicted_prefixes(plant: pytest.MonkeyPatch) -> None:
 
 
 def hash_blocks_without_their_parents(plant: pytest.MonkeyPatch) -> None:
-    def extend(self: BlockHasher, hashes: list[bytes], tokens: Sequence[int], number: int) -> None:
+    def extend(
+        self: BlockHasher,
+        hashes: list[bytes],
+        tokens: Sequence[int],
+        number: int,
+        salt: bytes = b"",
+    ) -> None:
         blocks = (tokens[block * 2 : block * 2 + 2] for block in range(len(hashes), number))
         hashes.extend(repr(list(block)).encode() for block in blocks)
 

@@ -146,3 +146,17 @@ def test_a_step_costs_the_same_however_many_wait_or_have_finished(
     loaded = count_calls(quiet_harness(8, **policy_load))
     assert loaded[0] - base[0] <= 8  # a look at the head of the queue
     assert loaded[1] == base[1]
+
+
+def test_those_that_a_step_samples_are_known_while_it_runs() -> None:
+    harness = Harness(budget=8)
+    harness.add(make_request("decodes", 3))
+    harness.step()
+    harness.add(make_request("long", 20))
+    harness.add(make_request("waits", 20))
+    asked = ["waits", "unknown", "long", "decodes"]
+    seen: list[list[str]] = []
+    for _ in range(3):  # the long prompt takes three steps beside the one that decodes
+        harness.step(lambda: seen.append(harness.scheduler.due_among(asked)))
+    assert seen == [["decodes"], ["decodes"], ["long", "decodes"]]
+    assert harness.scheduler.due_among(asked) == []
