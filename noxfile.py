@@ -10,6 +10,7 @@ Environment variables:
     NOX_TORCH: The torch requirement to install; `torch==2.13.0` unless set. The CPU build is
         enough for everything here. Where pip's index offers only a larger one, point
         `PIP_EXTRA_INDEX_URL` at PyTorch's CPU index: the local version (`+cpu`) found there wins.
+    NOX_CHROMIUM: The browser that shows the status page; the installed Chromium unless set.
     NOX_DEV_PYTHON: An interpreter that has everything but plugins; nothing is installed then.
 """
 
@@ -398,8 +399,8 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def extra(session: nox.Session) -> None:
-    """Run what takes minutes: wheels in empty environments, the slow tests, processes that die."""
-    for name in ("wheels", "slow", "selftest"):
+    """Run what takes minutes: wheels, the slow tests, a browser, processes that die."""
+    for name in ("wheels", "slow", "browser", "selftest"):
         session.notify(name)
 
 
@@ -461,6 +462,26 @@ def slow(session: nox.Session) -> None:
         _tests_of(session, package, "-m", "extra")
     for package in VENDORS:
         _tests_of_vendor(session, package, "extra and not lane")
+
+
+@nox.session(venv_backend="none", default=False)
+def browser(session: nox.Session) -> None:
+    """Use the status page in Chromium: mouse, keyboard, light, dark; pictures in .nox/screens."""
+    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if not os.environ.get("NOX_CHROMIUM", found):
+        line = "!" * 78
+        how = "`apt-get install chromium`, or set NOX_CHROMIUM to the path of one."
+        for text in (line, f"There is no Chromium, so the status page is untested: {how}", line):
+            session.warn(text)
+        session.error("the status page was not tested: there is no Chromium")
+    env = {**ONE_THREAD, "NOX_SCREENS": str(ROOT / ".nox" / "screens")}
+    with session.chdir(CORE):
+        python = _dev(session)
+        command = ("-m", "pytest", "tests/browser", *session.posargs)
+        session.run(python, *command, env=env, external=True)
+
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 @nox.session(venv_backend="none", default=False)

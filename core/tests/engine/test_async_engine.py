@@ -52,6 +52,21 @@ async def test_tokens_come_before_the_end(null_models: NullModels) -> None:
         assert lengths[-1] == 200
 
 
+async def test_a_live_output_is_one_object_that_grows_and_loses_no_token(
+    null_models: NullModels,
+) -> None:
+    async with running(null_models.write(step_seconds=0.0005)) as engine:
+        (whole,) = [o async for o in engine.generate([5], LONG)][-1].outputs
+        seen: list[int] = []
+        outputs = set()
+        async for output in engine.generate([5], LONG, is_live=True):
+            seen += output.outputs[0].token_ids[len(seen) :]
+            outputs.add(id(output))
+            await asyncio.sleep(0.002)  # it goes on growing meanwhile, to its end at last
+        assert seen == whole.token_ids
+        assert len(outputs) == 1
+
+
 async def test_a_consumer_that_leaves_ends_its_request_and_frees_its_blocks(
     null_models: NullModels,
 ) -> None:

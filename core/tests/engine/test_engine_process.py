@@ -83,14 +83,16 @@ def test_a_model_that_is_not_there_starts_no_process(tmp_path: Path) -> None:
         LLM(str(tmp_path / "nothing"), in_own_process=True)
 
 
-def test_the_engine_does_not_outlive_a_killed_parent(null_models: NullModels) -> None:
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "ended without closing"])
+def test_the_engine_does_not_outlive_its_parent(null_models: NullModels, is_killed: bool) -> None:
     model = null_models.write(step_seconds=0.05)
+    waiting = "llm.generate([5], SamplingParams(max_tokens=240, ignore_eos=True))"
     program = (
         "from dougong import LLM, SamplingParams\n"
         "if __name__ == '__main__':\n"
         f"    llm = LLM({model!r}, in_own_process=True, **{NULL_OPTIONS!r})\n"
         "    print(llm._client.channel.process.pid, flush=True)\n"
-        "    llm.generate([5], SamplingParams(max_tokens=240, ignore_eos=True))\n"
+        f"    {waiting if is_killed else 'raise SystemExit(0)'}\n"
     )
     script = Path(model) / "parent.py"
     script.write_text(program)
@@ -104,8 +106,10 @@ def test_the_engine_does_not_outlive_a_killed_parent(null_models: NullModels) ->
     assert parent.stdout is not None
     with parent, parent.stdout as said:
         engine = psutil.Process(int(said.readline()))
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
+        if is_killed:
+            parent.send_signal(signal.SIGKILL)
+        code = parent.wait(GONE_WITHIN_S + GONE_WITHIN_S)
+        assert code == (-signal.SIGKILL if is_killed else 0)
         engine.wait(GONE_WITHIN_S)
 
 

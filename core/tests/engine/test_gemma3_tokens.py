@@ -15,7 +15,7 @@ import torch
 
 from dougong import LLM, SamplingParams
 from dougong.checkpoint import open_tensors, read_config, resolve_reference
-from dougong.models import ModelRegistry, load_model
+from dougong.models import CausalLM, ModelRegistry, load_model
 from tests.support.gemma3_weights import gemma3_file
 from tests.support.make_greedy_fixture import GEMMA3_FIXTURE
 from tests.support.model_harness import ModelHarness, attention_layers
@@ -40,6 +40,7 @@ def harness(weights: Path) -> ModelHarness:
     cls = ModelRegistry().resolve(config["architectures"])
     cpu = torch.device("cpu")
     model, _ = load_model(cls, config, torch.float32, cpu, open_tensors(files), max_model_len=1024)
+    assert isinstance(model, CausalLM)
     return ModelHarness(model)
 
 

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from dougong.checkpoint import open_tensors, read_config, resolve_reference
-from dougong.models import ModelRegistry, load_model
+from dougong.models import CausalLM, ModelRegistry, load_model
 from tests.support.model_harness import ModelHarness
 from tests.support.tiny_models import ROPE_KINDS, tiny_config, write_tiny_checkpoint
 
@@ -84,6 +84,7 @@ def make_pair(folder: Path, config: Mapping[str, Any]) -> Pair:
     hf_config = read_config(files)
     cls = ModelRegistry().resolve(hf_config["architectures"])
     model, _ = load_model(cls, hf_config, torch.float32, torch.device("cpu"), open_tensors(files))
+    assert isinstance(model, CausalLM)
     return Pair(ModelHarness(model), theirs.eval())
 
 

@@ -5,6 +5,7 @@ import traceback
 import pytest
 
 from dougong import LLM, SamplingParams
+from dougong.engine.request_state import RequestState
 from dougong.errors import (
     ConfigError,
     DougongError,
@@ -181,6 +182,7 @@ def test_a_stream_whose_text_cannot_be_made_ends_no_other_call(
         stream = llm.stream("A", GREEDY)
         next(stream)
         (state,) = llm._front._states.values()
+        assert isinstance(state, RequestState)
         monkeypatch.setattr(state._sequences[0]._detokenizer, "push", push)
         assert llm.generate("B", GREEDY)[0].outputs[0].text == "short"
         assert llm.stats().scheduler.kv_cache.num_held_blocks == 0

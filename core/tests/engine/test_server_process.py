@@ -129,6 +129,32 @@ def test_health_is_well_and_metrics_are_told_while_the_engine_is_silent(
     assert short.status_code == 200
 
 
+def test_signals_for_the_whole_group_do_not_end_the_engine_under_open_answers(
+    slow: ServerProcess,
+) -> None:
+    """A service manager or a terminal signals every process; only the server decides the end."""
+    until(lambda: is_idle(slow))
+    engine = slow.engine_pid()
+    body = {**LONG, "max_tokens": 30, "stream": True}
+    with httpx.stream("POST", f"{slow.url}/v1/completions", json=body, timeout=20) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            os.kill(engine, one)
+        events = [line.removeprefix("data: ") for line in lines if line]
+    assert events[-1] == DONE
+    assert is_running(engine)
+    assert slow.get("/health").status_code == 200
+
+
+def test_the_status_has_a_sample_a_second_without_being_asked(slow: ServerProcess) -> None:
+    last = slow.get("/status.json").json()["history"]["last"]
+    until(lambda: slow.get(f"/status.json?after={last}").json()["history"]["last"] >= last + 2)
+    samples = slow.get(f"/status.json?after={last}").json()["history"]["samples"]
+    assert samples["running"][-1] is not None
+    assert samples["time"] == sorted(set(samples["time"]))
+
+
 def test_without_a_template_the_start_says_so_and_chat_names_the_option(
     slow: ServerProcess,
 ) -> None:
@@ -162,6 +188,22 @@ def test_a_dead_engine_ends_streams_with_an_error_and_the_server_with_a_code(sit
         assert server.end() == 5
         assert "SIGKILL" in server.log.splitlines()[-1]
         assert not is_running(engine)
+
+
+def test_a_group_that_is_stopped_drains_and_nothing_was_cut_short(site: Site) -> None:
+    model = site.models.write(step_seconds=STEP_S)
+    with running_server(model, *OPTIONS, path=site.path) as server, httpx.Client(timeout=20) as c:
+        body = {**LONG, "max_tokens": 40, "stream": True}
+        with c.stream("POST", f"{server.url}/v1/completions", json=body) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            engine = server.engine_pid()
+            for pid in (engine, server.process.pid):
+                os.kill(pid, signal.SIGTERM)
+            assert [line for line in lines if line][-1] == f"data: {DONE}"
+        assert server.end() == 0
+        assert not is_running(engine)
+        assert "cut short" not in server.log
 
 
 def test_sigterm_lets_answers_end_and_a_second_one_ends_them_and_a_template_makes_chat_work(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dougong.checkpoint import CheckpointFiles, open_tensors, read_config, resolve_reference
-from dougong.models import ModelRegistry, load_model
+from dougong.models import CausalLM, ModelRegistry, load_model
 from tests.support.make_greedy_fixture import FIXTURE
 from tests.support.model_harness import ModelHarness
 
@@ -30,6 +30,7 @@ def harness(demo: CheckpointFiles) -> ModelHarness:
     cls = ModelRegistry().resolve(config["architectures"])
     cpu = torch.device("cpu")
     model, _ = load_model(cls, config, torch.float32, cpu, open_tensors(demo), max_model_len=1024)
+    assert isinstance(model, CausalLM)
     return ModelHarness(model)
 
 

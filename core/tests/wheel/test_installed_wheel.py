@@ -42,6 +42,11 @@ def test_the_wheel_carries_no_tests() -> None:
     assert not [name for name in _files() if name.startswith("tests/")]
 
 
+def test_the_wheel_carries_the_status_page() -> None:
+    names = ("index.html", "page.css", "page.js", "mark.svg")
+    assert {f"dougong/server/page/{name}" for name in names} <= _files()
+
+
 def test_the_wheel_is_pure_python() -> None:
     wheel = metadata.distribution("dougong").read_text("WHEEL") or ""
     assert "Root-Is-Purelib: true" in wheel

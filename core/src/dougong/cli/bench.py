@@ -1,4 +1,4 @@
-"""``dougong bench``: throughput and latency of a model here, and against an earlier run."""
+"""``dougong bench``: a model's throughput and latency here, or a server's; now or against then."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dougong.cli.bench_record import (
     compare,
     load_record,
 )
+from dougong.cli.bench_serve import serve
 from dougong.cli.bench_view import print_comparison, print_record
 from dougong.cli.bench_workloads import Workload, run_latency, run_throughput
 from dougong.cli.engine_options import with_engine_options
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dougong.engine.llm import LLM
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.command()(serve)
 
 _MOST_AT_ONCE = 256
 

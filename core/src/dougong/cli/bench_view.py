@@ -24,10 +24,10 @@ def print_record(record: BenchRecord) -> None:
     table.add_column("measured")
     table.add_column("value", justify="right")
     for name, value in (*record.results.items(), *record.memory.items()):
-        table.add_row(_name(name), _value(name, value))
+        table.add_row(shown_name(name), shown_value(name, value))
     console = Console(highlight=False)
     console.print(table)
-    console.print(_versions(record))
+    console.print(shown_versions(record))
 
 
 def print_comparison(rows: list[Comparison], now: BenchRecord, earlier: BenchRecord) -> None:
@@ -39,22 +39,26 @@ def print_comparison(rows: list[Comparison], now: BenchRecord, earlier: BenchRec
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.3f}"
         table.add_row(
-            _name(row.name),
-            _value(row.name, row.now),
-            _value(row.name, row.earlier),
+            shown_name(row.name),
+            shown_value(row.name, row.now),
+            shown_value(row.name, row.earlier),
             f"[{_COLOURS[row.is_better]}]{ratio}[/]",
         )
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"now:     {_versions(now)}; {escape(now.platform)}, {now.dtype}")
-    console.print(f"earlier: {_versions(earlier)}; {escape(earlier.platform)}, {earlier.dtype}")
+    console.print(f"now:     {shown_versions(now)}; {escape(now.platform)}, {now.dtype}")
+    console.print(
+        f"earlier: {shown_versions(earlier)}; {escape(earlier.platform)}, {earlier.dtype}"
+    )
 
 
-def _versions(record: BenchRecord) -> str:
+def shown_versions(record: BenchRecord) -> str:
+    """What was measured with."""
     return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
-def _name(name: str) -> str:
+def shown_name(name: str) -> str:
+    """A number's name, without its unit."""
     for ending in ("_per_s", "_s", "_bytes", "_fraction"):
         if name.endswith(ending):
             name = name.removesuffix(ending)
@@ -62,7 +66,8 @@ def _name(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _value(name: str, value: float) -> str:
+def shown_value(name: str, value: float) -> str:
+    """A number in the unit that its name ends with."""
     if name.endswith("_per_s"):
         return f"{value:,.1f} /s"
     if name.endswith("_s"):

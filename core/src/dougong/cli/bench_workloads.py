@@ -80,7 +80,7 @@ def run_latency(llm: LLM, workload: Workload) -> dict[str, float]:
     firsts: list[float] = []
     gaps: list[float] = []
     before, begin = llm.stats(), time.perf_counter()
-    with _bar(workload.num_requests) as advance:
+    with progress_bar(workload.num_requests) as advance:
         for prompt in workload.prompts(llm.report.vocab_size):
             asked = last = time.perf_counter()
             for _ in llm.stream(prompt, _params(workload.output_len)):
@@ -144,7 +144,8 @@ def _graph_counts(stats: EngineStats) -> dict[str, float]:
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Callable[[], None]]:
+def progress_bar(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on the standard error for the block's time; call what it gives after each piece."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -14,6 +14,7 @@ from dougong.config.args import EngineArgs
 _HELP: dict[str, tuple[Any, str]] = {
     "model": (str, "Local folder, .gguf file, Hugging Face id, or 'demo'."),
     "revision": (str | None, "Branch, tag or commit of a Hugging Face id."),
+    "runner": (str | None, "generate, pooling (vectors) or auto: what the checkpoint is made for."),
     "platform": (str | None, "Obeyed, or the start fails. Default: DOUGONG_PLATFORM, else found."),
     "devices": (str | None, "Indices or uuids between commas; obeyed, or the start fails."),
     "dtype": (str | None, "Compute dtype. Default: the checkpoint's, where the device has it."),
@@ -34,6 +35,10 @@ _HELP: dict[str, tuple[Any, str]] = {
     "graph_memory_bytes": (int | None, "Most memory of all graphs. Default: a twentieth."),
     "custom_ops": (str | None, "Vendors' ops: all or none, then +OP and -OP, between commas."),
     "op": (list[str] | None, "KEY=IMPLEMENTATION; obeyed, or the start fails. Repeatable."),
+    "enable_lora": (bool | None, "Take adapters (LoRA). Default: where --lora names one."),
+    "max_loras": (int | None, "Adapters loaded at once. Default: 4, or as many as are named."),
+    "max_lora_rank": (int | None, "Largest rank of an adapter. Default: 16."),
+    "lora": (list[str] | None, "NAME=PATH of an adapter that peft saved. Repeatable."),
     "device_memory_utilization": (float | None, "Share of the device's memory to use, 0 to 1."),
     "seed": (int | None, "Of every draw without a seed of its own."),
     "strict": (bool | None, "Refuse every fallback."),

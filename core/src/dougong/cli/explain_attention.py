@@ -25,6 +25,8 @@ def attention_tree(plan: ExecutionPlan) -> Tree:
 def kv_cache_tree(plan: ExecutionPlan) -> Tree:
     """Blocks, what they hold and what they waste."""
     cache = plan.kv_cache
+    if not plan.attention:
+        return Tree(entry("KV cache:", "none: the model keeps no keys and values"))
     tree = Tree(entry("KV cache:", _blocks(plan)))
     per_token = size(cache.block_bytes / cache.block_size)
     tree.add(

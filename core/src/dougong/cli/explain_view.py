@@ -14,7 +14,7 @@ from dougong.cli.explain_switches import switch_lines
 from dougong.cli.explain_text import counted, entry, line, size
 from dougong.config import Decision
 from dougong.config.decision import CHECKPOINT, CORE, USER
-from dougong.planner import ExecutionMode, ExecutionPlan, PassedOver, WeightPlan
+from dougong.planner import ExecutionMode, ExecutionPlan, LoRAPlan, PassedOver, WeightPlan
 
 _GUIDES = "dim"
 
@@ -61,6 +61,7 @@ def plan_tree(plan: ExecutionPlan, *, is_verbose: bool = False) -> Tree:
             ops_tree(plan),
             _weights(plan.weights, {one.reason for one in plan.fallbacks}),
             _execution(plan.mode),
+            _adapters(plan.lora),
             _libraries(plan),
             _configuration(plan.decisions, is_verbose=is_verbose),
             _unmatched(plan.unmatched),
@@ -117,6 +118,16 @@ def _execution(mode: ExecutionMode) -> Tree:
             "what does not fit stops the start"
         )  # fmt: skip
         tree.add(entry("memory of graphs:", f"at most {size(graphs.max_bytes)}; {drop}"))
+    return tree
+
+
+def _adapters(lora: LoRAPlan) -> Tree:
+    if lora.assignment is None:
+        return Tree(entry("adapters:", f"none: {lora.reason or 'not asked for'}"))
+    most = f"up to {lora.assignment.max_loras} at once, of rank up to {lora.assignment.max_rank}"
+    tree = Tree(entry("adapters:", most))
+    tree.add(entry("computed by:", lora.wrapper))
+    tree.add(entry("memory of their slots:", size(lora.num_bytes)))
     return tree
 
 

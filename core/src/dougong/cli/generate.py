@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -13,6 +14,7 @@ import typer
 
 from dougong.cli.engine_options import with_engine_options
 from dougong.cli.measured import memory_line, peak_host_bytes
+from dougong.cli.sampling_options import with_sampling_options
 from dougong.config.args import CommandDefault, EngineArgs
 from dougong.config.decision import command_author
 from dougong.errors import ConfigError
@@ -20,7 +22,7 @@ from dougong.messages.request import SamplingParams
 
 if TYPE_CHECKING:
     from dougong.engine.llm import LLM
-    from dougong.messages import RequestOutput
+    from dougong.messages import RequestOutput, TokenLogprobs
 
 app = typer.Typer(add_completion=False)
 
@@ -32,8 +34,10 @@ _EPILOG = (
 
 @app.command(epilog=_EPILOG)
 @with_engine_options
+@with_sampling_options
 def generate(
     args: EngineArgs,
+    params: SamplingParams,
     text: Annotated[str | None, typer.Argument(metavar="PROMPT", help="Text to continue.")] = None,
     prompt: Annotated[str | None, typer.Option(help="The same, as an option.")] = None,
     chat: Annotated[
@@ -45,13 +49,6 @@ def generate(
     chat_template: Annotated[
         str | None, typer.Option(help="File or Jinja text, instead of the model's own.")
     ] = None,
-    max_tokens: Annotated[int, typer.Option(help="Tokens to generate, at most.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0: always the most likely token.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Keep the likeliest tokens up to this sum.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Keep this many likeliest tokens; 0: all.")] = 0,
-    seed: Annotated[int | None, typer.Option(help="Makes a draw repeatable.")] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="Ends the text; repeatable.")] = None,
-    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on after the end.")] = False,
     is_streaming: Annotated[
         bool, typer.Option("--stream/--no-stream", help="Print text as it comes.")
     ] = True,
@@ -61,21 +58,19 @@ def generate(
     ] = False,
 ) -> None:
     """Answer one prompt. Text goes to the standard output, a summary of the run to the other."""
-    params = SamplingParams(
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        seed=seed,
-        stop=tuple(stop or ()),
-        ignore_eos=ignore_eos,
-    )
+    if not is_json and not (params.logprobs is params.prompt_logprobs is None):
+        raise ConfigError("--logprobs and --prompt-logprobs are shown with --json; add it.")
+    if len(args.lora or ()) > 1:
+        raise ConfigError("One prompt is answered with one adapter; give --lora once.")
     asked = _what_was_asked(text, prompt, chat, system, chat_template)
     quiet_start(is_verbose)
     one = CommandDefault("max_num_seqs", 1, command_author("generate"), "it answers one prompt")
     with open_llm(args, one, chat_template=chat_template) as llm:
+        lora = next(iter(llm.loras()), None)
         outputs = (
-            llm.stream(asked, params) if isinstance(asked, str) else llm.stream_chat(asked, params)
+            llm.stream(asked, params, lora=lora)
+            if isinstance(asked, str)
+            else llm.stream_chat(asked, params, lora=lora)
         )
         output = _print_text(outputs, is_streaming=is_streaming and not is_json)
         if not (is_streaming or is_json):
@@ -178,9 +173,22 @@ def _to_json(llm: LLM, output: RequestOutput, summary: dict[str, Any]) -> dict[s
         "stop_reason": one.stop_reason,
         "prompt": output.prompt,
         "prompt_token_ids": list(output.prompt_token_ids),
+        "logprobs": one.logprobs and [_logprobs(entry) for entry in one.logprobs],
+        "prompt_logprobs": output.prompt_logprobs
+        and [entry and _logprobs(entry) for entry in output.prompt_logprobs],
         "metrics": summary,
         "platform": llm.report.platform,
         "dtype": llm.report.dtype,
         "memory": asdict(llm.report.memory),
         "start": llm.report.to_json(),
     }
+
+
+def _logprobs(entry: TokenLogprobs) -> dict[str, Any]:
+    """Of the token itself, and of the likeliest ones by id; ``null`` is minus infinity."""
+    top = {str(token_id): _finite(logprob) for token_id, logprob in entry.top}
+    return {"token_id": entry.token_id, "logprob": _finite(entry.logprob), "top": top}
+
+
+def _finite(logprob: float) -> float | None:
+    return logprob if math.isfinite(logprob) else None

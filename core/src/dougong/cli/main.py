@@ -27,7 +27,8 @@ from dougong.log import configure_logging, get_logger
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "generate": ("dougong.cli.generate", "Answer prompts with a model."),
     "serve": ("dougong.cli.serve", "Serve a model over HTTP, with OpenAI's routes."),
-    "bench": ("dougong.cli.bench", "Measure throughput and latency of a model on this machine."),
+    "chat": ("dougong.cli.chat", "Talk with a model in the terminal."),
+    "bench": ("dougong.cli.bench", "Measure throughput and latency of a model or a server."),
     "explain": ("dougong.cli.explain", "Say what would run, who chose it, what was passed over."),
     "capabilities": ("dougong.cli.capabilities", "Say what a device can do, or save it to a file."),
     "doctor": ("dougong.cli.doctor", "List every platform plugin, what became of it, and test it."),

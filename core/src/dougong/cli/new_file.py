@@ -7,13 +7,14 @@ from pathlib import Path
 from dougong.errors import ConfigError
 
 
-def check_new_file(file: Path | None, *, kept: str, instead: str) -> None:
+def check_new_file(file: Path | None, *, kept: str, instead: str, option: str = "--save") -> None:
     """Refuse before any work what could not be written after it.
 
     Args:
         file: As ``--save`` has it; ``None``: nothing is saved.
         kept: What may be in the file that is there.
         instead: What else to do, after "Delete it, name another file, or".
+        option: The option's name.
 
     Raises:
         ConfigError: There is such a file, or no folder for it.
@@ -22,8 +23,8 @@ def check_new_file(file: Path | None, *, kept: str, instead: str) -> None:
         return
     if file.exists():
         raise ConfigError(
-            f"--save {file}: the file exists, and {kept} is never written over. Delete it, name "
+            f"{option} {file}: the file exists, and {kept} is never written over. Delete it, name "
             f"another file, or {instead}."
         )
     if not file.absolute().parent.is_dir():
-        raise ConfigError(f"--save {file}: there is no folder {file.absolute().parent}.")
+        raise ConfigError(f"{option} {file}: there is no folder {file.absolute().parent}.")

@@ -18,7 +18,8 @@ app = typer.Typer(add_completion=False)
 _EPILOG = (
     "Examples: dougong serve demo; dougong serve ./my-model --port 9000 --served-model-name mine. "
     "SIGTERM or Ctrl-C lets open answers end, a second one ends them. Exit codes: 0 stopped; "
-    "1 answers were cut short; 5 the engine died. docs/server.md has the routes."
+    "1 answers were cut short; 5 the engine died. The printed address, in a browser, is "
+    "a status page with a chat; docs/server.md has the routes."
 )
 _PANEL = "Server"
 
@@ -67,7 +68,7 @@ def serve(
     ] = None,
     max_body_bytes: Annotated[
         int, typer.Option(help="Most bytes of one request.", rich_help_panel=_PANEL)
-    ] = 8 * 2**20,
+    ] = 2 * 2**20,
     max_live_sequences: Annotated[
         int,
         typer.Option(
@@ -80,6 +81,23 @@ def serve(
             metavar="SECONDS", help="For open answers after SIGTERM.", rich_help_panel=_PANEL
         ),
     ] = 60.0,
+    allow_lora_updates: Annotated[
+        bool,
+        typer.Option(
+            "--allow-lora-updates",
+            help="Clients may load adapters from this machine's disk, and unload them.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False,
+    tool_call_parser: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the model writes calls of tools: hermes or llama3_json. Default: as its chat "
+            "template shows.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
     dead_engine_grace: Annotated[
         float,
         typer.Option(
@@ -103,6 +121,8 @@ def serve(
         max_live_sequences=max_live_sequences,
         drain_timeout_s=drain_timeout,
         dead_engine_grace_s=dead_engine_grace,
+        allow_lora_updates=allow_lora_updates,
+        tool_call_parser=tool_call_parser,
     )
     from dougong.server.run import serve as run_server
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from dougong import __version__
 from dougong.contracts.version import CONTRACT_VERSION
 from dougong.planner.record import plan_to_json
+from dougong.server.model_names import model_entry
 from dougong.server.serving import Serving, serving_of
 
 router = APIRouter(tags=["server"])
 Served = Annotated[Serving, Depends(serving_of)]
-_STARTED = int(time.time())
 
 
 @router.get("/v1/models")
 async def list_models(serving: Served) -> dict[str, Any]:
-    """Every name that the model answers to."""
-    models = [_model(serving, name) for name in serving.settings.model_names]
+    """Every name that the model answers to, and every adapter of it."""
+    models = [model_entry(model, serving) for model in serving.models.all()]
     return {"object": "list", "data": models}
 
 
 @router.get("/v1/models/{model:path}")
 async def show_model(serving: Served, model: str) -> dict[str, Any]:
     """One of them."""
-    return _model(serving, serving.check_model(model))
+    return model_entry(serving.check_model(model), serving)
 
 
 @router.get("/plan")
@@ -44,17 +43,7 @@ async def show_version() -> dict[str, str]:
     return {"version": __version__, "contract": str(CONTRACT_VERSION)}
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def show_metrics(serving: Served) -> Response:
     """Prometheus' text format."""
     return Response(await serving.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-
-def _model(serving: Serving, name: str) -> dict[str, Any]:
-    return {
-        "id": name,
-        "object": "model",
-        "created": _STARTED,
-        "owned_by": "dougong",
-        "max_model_len": serving.max_model_len,
-    }

@@ -9,11 +9,17 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dougong.server.errors import HttpRequestError, error_answer
+from dougong.server.errors import (
+    REQUEST_ID_HEADER,
+    REQUEST_ID_KEY,
+    HttpRequestError,
+    error_answer,
+)
+from dougong.server.page import PAGE_PATHS
 from dougong.server.settings import MAX_ID_LENGTH
 
-OPEN_PATHS = frozenset({"/health"})
-_REQUEST_ID = "x-request-id"
+OPEN_PATHS = frozenset({"/health", *PAGE_PATHS})
+_REQUEST_ID = REQUEST_ID_HEADER.lower()
 
 
 class ApiKeys:
@@ -74,6 +80,7 @@ class RequestIds:
             await send(message)
 
         if given is None or _is_plain(given):
+            scope[REQUEST_ID_KEY] = request_id
             await self._app(scope, receive, send_named)
             return
         error = HttpRequestError(

@@ -7,14 +7,17 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from dougong import __version__
 from dougong.errors import DougongError
-from dougong.server import about, health, tokens
+from dougong.server import about, health, lora, page, status, tokens
 from dougong.server.access import ApiKeys, RequestIds
 from dougong.server.document import with_bodies
 from dougong.server.errors import answer_error, answer_http_error
-from dougong.server.openai import chat, completions
+from dougong.server.openai import chat, completions, embeddings
+from dougong.server.recent_errors import note_error
 from dougong.server.serving import Serving
 
 
@@ -29,14 +32,19 @@ def make_app(serving: Serving) -> FastAPI:
     """
     app = FastAPI(title="Dougong", version=__version__, docs_url=None, redoc_url=None)
     app.state.serving = serving
-    for room in (completions, chat, about, tokens, health):
+    for room in (completions, chat, embeddings, lora, about, tokens, health, status, page):
         app.include_router(room.router)
-    app.add_exception_handler(DougongError, answer_error)
+    app.add_exception_handler(DougongError, _answer_and_note)
     app.add_exception_handler(HTTPException, answer_http_error)
-    app.add_exception_handler(Exception, answer_error)
+    app.add_exception_handler(Exception, _answer_and_note)
     _guard(app, serving)
     _describe(app)
     return app
+
+
+async def _answer_and_note(request: Request, error: Exception) -> JSONResponse:
+    note_error(request.scope, error)
+    return await answer_error(request, error)
 
 
 def _guard(app: FastAPI, serving: Serving) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -13,6 +16,7 @@ from dougong.errors import RequestError
 from dougong.server.errors import HttpRequestError
 
 _MOST_SHOWN = 200
+_LARGE = 2**16  # bytes
 _NAMED = re.compile(r"(?:unknown|required) field `(.*?)`")
 _PATH = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
 
@@ -48,8 +52,18 @@ async def read_body(request: Request, kind: type[Body], max_bytes: int) -> Body:
             field="Content-Type",
         )
     data = await _bounded(request, max_bytes)
+    return decoded(kind, data)
+
+
+def decoded(kind: type[Body], data: bytes) -> Body:
+    """A body from its bytes.
+
+    Raises:
+        RequestError: It is not JSON, or not of that kind; names the field.
+    """
     try:
-        body: Body = _decoder(kind).decode(data)
+        with _without_collections(len(data)):
+            body: Body = _decoder(kind).decode(data)
     except msgspec.ValidationError as error:
         raise _of_the_wrong_shape(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -61,6 +75,22 @@ async def read_body(request: Request, kind: type[Body], max_bytes: int) -> Body:
 @cache
 def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Body]:
     return msgspec.json.Decoder(kind)
+
+
+@contextmanager
+def _without_collections(num_bytes: int) -> Iterator[None]:
+    """Read a large body without looking for cycles, of which it makes none.
+
+    Empty lists, 2 MiB of them, took 1.7 s of the event loop with the collector and 0.1 s without.
+    """
+    if num_bytes < _LARGE or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def _bounded(request: Request, max_bytes: int) -> bytes:

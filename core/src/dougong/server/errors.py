@@ -17,6 +17,8 @@ from dougong.errors import (
 )
 
 RETRY_AFTER_S = 1
+REQUEST_ID_HEADER = "X-Request-Id"
+REQUEST_ID_KEY = "dougong.request_id"  # in the ASGI scope
 
 
 class StoppingError(CapacityError):
@@ -101,8 +103,15 @@ def error_answer(error: Exception) -> ErrorAnswer:
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
-    """Handler of every exception that leaves a route."""
-    return error_answer(error).response()
+    """Handler of every exception that leaves a route.
+
+    The answer to one that nobody foresaw is sent outside of every guard, so that it brings the
+    request's id itself.
+    """
+    response = error_answer(error).response()
+    if (request_id := request.scope.get(REQUEST_ID_KEY)) is not None:
+        response.headers[REQUEST_ID_HEADER] = request_id
+    return response
 
 
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:

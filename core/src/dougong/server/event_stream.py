@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from dougong.log import get_logger
 from dougong.server.disconnect import ClientGoneError, while_connected
 from dougong.server.errors import error_answer
+from dougong.server.recent_errors import note_error
 
 _logger = get_logger(__name__)
 _DONE = b"data: [DONE]\n\n"
@@ -42,13 +43,13 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it all, or stop when the client leaves."""
         try:
-            await while_connected(receive, self._send_all(send))
+            await while_connected(receive, self._send_all(scope, send))
         except ClientGoneError:
             _logger.debug("a client left its stream")
         finally:
             await self._rest.aclose()
 
-    async def _send_all(self, send: Send) -> None:
+    async def _send_all(self, scope: Scope, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         try:
@@ -56,6 +57,7 @@ class EventStream(Response):
             async for event in self._rest:
                 await _send_part(send, _event(event))
         except Exception as error:
+            note_error(scope, error)
             answer = error_answer(error)
             if answer.status == 500:
                 _logger.exception("a stream failed")

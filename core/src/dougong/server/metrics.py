@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from dougong.engine.core import EngineStats
 from dougong.scheduler import SchedulerStats
+from dougong.server.grammar_metrics import grammar_families
+from dougong.server.latency import Latency
 
 _FIRST_TOKEN_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _BETWEEN_TOKENS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 _REQUEST_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_OUTCOMES = ("finished", "refused", "aborted", "failed")
 
 
 class RequestMetrics:
@@ -26,8 +30,8 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
             "dougong_requests",
-            "Requests for text that ended, by how: finished, refused, aborted (the client left) "
-            "or failed.",
+            "Requests for text or vectors that ended, by how: finished, refused, aborted (the "
+            "client left) or failed.",
             ("route", "outcome"),
             registry=registry,
         )
@@ -42,13 +46,13 @@ class RequestMetrics:
         self.generated_tokens = Counter(
             "dougong_generated_tokens", "Tokens generated, as they come.", registry=registry
         )
-        self.first_token = Histogram(
+        self.first_token = Latency(
             "dougong_time_to_first_token_seconds",
             "From a request's arrival to its first token.",
             registry=registry,
             buckets=_FIRST_TOKEN_S,
         )
-        self.between_tokens = Histogram(
+        self.between_tokens = Latency(
             "dougong_inter_token_seconds",
             "Between two arrivals of a request's tokens, per token of a sequence.",
             registry=registry,
@@ -60,6 +64,26 @@ class RequestMetrics:
             registry=registry,
             buckets=_REQUEST_S,
         )
+
+    def num_generated(self) -> int:
+        """Tokens since the start."""
+        return int(_total(self.generated_tokens))
+
+    def num_tokens(self) -> dict[str, int]:
+        """Tokens since the start: of prompts, those of them that were cached, and generated."""
+        return {
+            "prompt_tokens": int(_total(self.prompt_tokens)),
+            "cached_tokens": int(_total(self.cached_tokens)),
+            "generated_tokens": self.num_generated(),
+        }
+
+    def num_ended(self) -> dict[str, int]:
+        """Outcome → requests of all routes since the start."""
+        counts = dict.fromkeys(_OUTCOMES, 0)
+        for sample in _totals(self.requests):
+            outcome = sample.labels["outcome"]
+            counts[outcome] = counts.get(outcome, 0) + int(sample.value)
+        return counts
 
 
 class EngineCollector(Collector):
@@ -92,6 +116,17 @@ class EngineCollector(Collector):
             yield CounterMetricFamily("dougong_steps", steps, value=times["num_steps"])
             spent = "Seconds of all steps together."
             yield CounterMetricFamily("dougong_step_seconds", spent, value=times["step_s"])
+            yield from grammar_families(self.stats.structured)
+
+
+def _totals(counter: Counter) -> Iterator[Sample]:
+    """One for each set of labels."""
+    for family in counter.collect():
+        yield from (one for one in family.samples if one.name.endswith("_total"))
+
+
+def _total(counter: Counter) -> float:
+    return sum(sample.value for sample in _totals(counter))
 
 
 def _scheduler_families(

@@ -9,12 +9,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from dougong.config import EngineArgs
 from dougong.engine.async_engine import AsyncEngine
+from dougong.engine.long_lived import keep_for_good
 from dougong.errors import ConfigError, DougongError
 from dougong.log import get_logger
 from dougong.server.app import make_app
+from dougong.server.bounded_http import BoundedHttp
 from dougong.server.serving import Serving
 from dougong.server.settings import ServerSettings
 from dougong.server.stopping import StoppableServer
@@ -39,7 +42,8 @@ def serve(args: EngineArgs, settings: ServerSettings, *, chat_template: str | No
     """
     listener = bind(settings)
     try:
-        asyncio.run(_serve(args, settings, chat_template, listener))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(args, settings, chat_template, listener))
     finally:
         listener.close()
 
@@ -98,20 +102,23 @@ async def _serve(
             closing.append(asyncio.create_task(engine.close()))
 
         server = StoppableServer(
-            _uvicorn_config(serving),
+            uvicorn_config(serving),
             on_stopping=stop_admission,
             cut_short=close_engine,
             drain_timeout_s=settings.drain_timeout_s,
         )
+        keep_for_good()
         watching = asyncio.create_task(_watch(serving, server))
+        reading = asyncio.create_task(serving.status.run())
         listener.listen(_BACKLOG)
         _announce(serving, listener)
         try:
             await server.serve(sockets=[listener])
         finally:
             watching.cancel()
+            reading.cancel()
             serving.close()
-            await asyncio.gather(watching, *closing, return_exceptions=True)
+            await asyncio.gather(watching, reading, *closing, return_exceptions=True)
     _raise_how_it_ended(serving, server)
 
 
@@ -122,7 +129,8 @@ async def _started(args: EngineArgs, chat_template: str | None) -> AsyncIterator
         yield engine
 
 
-def _uvicorn_config(serving: Serving) -> uvicorn.Config:
+def uvicorn_config(serving: Serving) -> uvicorn.Config:
+    """How the application is served."""
     return uvicorn.Config(
         make_app(serving),
         lifespan="off",
@@ -130,8 +138,8 @@ def _uvicorn_config(serving: Serving) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        loop="asyncio",
-        http="h11",
+        loop="none",
+        http=BoundedHttp,
         ws="none",
     )
 

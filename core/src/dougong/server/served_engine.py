@@ -9,7 +9,7 @@ from dougong.engine.core import EngineStats
 from dougong.engine.prompts import Prompt
 from dougong.engine.start_report import StartReport
 from dougong.engine.tokenizer import Tokenizer
-from dougong.messages import RequestOutput, SamplingParams
+from dougong.messages import EmbeddingOutput, PoolingParams, RequestOutput, SamplingParams
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -34,9 +34,32 @@ class ServedEngine(Protocol):
         ...
 
     def generate(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        lora: str | None = None,
+        is_live: bool = False,
     ) -> AsyncIterator[RequestOutput]:
         """Everything so far, each time there is more."""
+        ...
+
+    async def embed(
+        self, text: Prompt, pooling_params: PoolingParams | None = None
+    ) -> EmbeddingOutput:
+        """The vector of a text."""
+        ...
+
+    def loras(self) -> tuple[str, ...]:
+        """Names of the adapters that requests may use."""
+        ...
+
+    async def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter; requests may use it when this returns."""
+        ...
+
+    async def unload_lora(self, name: str) -> None:
+        """Take no new request for an adapter."""
         ...
 
     async def stats(self) -> EngineStats:

@@ -13,10 +13,14 @@ from dougong.engine.prompts import check_token_ids
 from dougong.errors import DougongError, RequestError
 from dougong.server.admission import Admission
 from dougong.server.engine_watch import EngineWatch
-from dougong.server.errors import HttpRequestError
 from dougong.server.metrics import EngineCollector, RequestMetrics
+from dougong.server.model_names import ModelNames, ServedModel
+from dougong.server.openai.tool_formats import ToolSupport
+from dougong.server.recent_errors import RecentErrors
 from dougong.server.served_engine import ServedEngine
 from dougong.server.settings import ServerSettings
+from dougong.server.status_history import StatusHistory
+from dougong.server.status_reader import StatusReader
 from dougong.server.text_work import TextWork
 
 _STATS_TIMEOUT_S = 1.0
@@ -39,30 +43,24 @@ class Serving:
         self.report = engine.report
         self.max_model_len: int = self.report.limits.max_len
         self.text = TextWork(engine.tokenizer, self.report.vocab_size)
+        self.tools = ToolSupport(engine.tokenizer.chat_template, settings.tool_call_parser)
+        self.models = ModelNames(settings.model_names, engine.loras)
         self.admission = Admission(settings.max_live_sequences)
         self.watch = EngineWatch(engine)
         self.metrics = RequestMetrics(engine.metrics)
+        self.recent_errors = RecentErrors()
+        self.history = StatusHistory()
+        self.status = StatusReader(engine, self.metrics, self.watch, self.history)
         self._collector = EngineCollector()
         engine.metrics.register(self._collector)
 
-    def check_model(self, name: str | None) -> str:
-        """The name to answer under.
+    def check_model(self, name: str | None) -> ServedModel:
+        """What answers a request for this name.
 
         Raises:
             HttpRequestError: There is no such model (404).
         """
-        names = self.settings.model_names
-        if name is None:
-            return names[0]
-        if name not in names:
-            shown = name if len(name) <= 100 else f"{name[:100]}..."
-            raise HttpRequestError(
-                f"There is no model {shown!r} here; this server has {', '.join(names)}.",
-                status=404,
-                code="model_not_found",
-                field="model",
-            )
-        return name
+        return self.models.check(name)
 
     def check_prompt(self, field: str, token_ids: Sequence[int]) -> None:
         """Refuse a prompt that can never be served, before the event loop walks through it.

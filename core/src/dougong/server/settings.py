@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from dougong.errors import ConfigError
+from dougong.server.openai.tool_formats import check_tool_format
 
 MAX_ID_LENGTH = 128  # characters of an X-Request-Id
 
@@ -18,11 +19,14 @@ class ServerSettings:
         host: Address to listen at.
         port: 0: any free one.
         model_names: What clients may call the model; the first one is shown. Never empty.
-        api_keys: Any of them opens every route but ``/health``; empty: all is open.
+        api_keys: Any of them opens every route but ``/health`` and the status page's files; empty:
+            all is open.
         cors_origins: Origins whose pages may read answers; empty: none.
         max_body_bytes: Of one request.
         max_live_sequences: Answers running and waiting together; more are told to come later.
         drain_timeout_s: How long open answers may go on once the server was told to stop.
+        allow_lora_updates: Clients may load adapters from this machine's disk, and unload them.
+        tool_call_parser: How the model writes calls of tools; ``None``: as its template shows.
         dead_engine_grace_s: How long a server tells of its dead engine before it ends.
 
     Raises:
@@ -34,13 +38,16 @@ class ServerSettings:
     model_names: tuple[str, ...]
     api_keys: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
-    max_body_bytes: int = 8 * 2**20
+    max_body_bytes: int = 2 * 2**20
     max_live_sequences: int = 4096
     drain_timeout_s: float = 60.0
     dead_engine_grace_s: float = 10.0
+    allow_lora_updates: bool = False
+    tool_call_parser: str | None = None
 
     def __post_init__(self) -> None:
         """Check every field."""
+        check_tool_format(self.tool_call_parser)
         rules = (
             (0 <= self.port < 2**16, f"port={self.port}; it takes 0 (any) to 65535."),
             (bool(self.model_names) and all(self.model_names), "a model name is empty."),

@@ -27,7 +27,7 @@ class StoppableServer(uvicorn.Server):
         drain_timeout_s: How long draining may take.
 
     Attributes:
-        was_cut_short: Answers were ended before they were whole.
+        was_cut_short: An answer was ended before it was whole.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class StoppableServer(uvicorn.Server):
         self._on_stopping = on_stopping
         self._cut_short = cut_short
         self._drain_timeout_s = drain_timeout_s
+        self._is_ending = False
         self.was_cut_short = False
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals in the event loop; none is raised again, for they were obeyed."""
+        """Take signals in the event loop; none is raised again, for they were obeyed.
+
+        They are taken until the loop is closed: the engine may be closing when one more comes.
+        """
         loop = asyncio.get_running_loop()
         for one in _SIGNALS:
             loop.add_signal_handler(one, self.handle_exit, one, None)
-        try:
-            yield
-        finally:
-            for one in _SIGNALS:
-                loop.remove_signal_handler(one)
+        yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take one step further towards the end."""
@@ -78,10 +78,12 @@ class StoppableServer(uvicorn.Server):
 
     def end_now(self, reason: str) -> None:
         """End open answers; then whatever connections are left."""
-        if self.was_cut_short:
+        if self._is_ending:
             return
-        self.was_cut_short = True
-        _logger.warning("ending open answers: %s", reason)
+        self._is_ending = True
+        self.was_cut_short = bool(self.server_state.tasks)  # one for each open answer
+        if self.was_cut_short:
+            _logger.warning("ending open answers: %s", reason)
         self._cut_short()
         asyncio.get_running_loop().call_later(FORCE_AFTER_S, self._force)
 

@@ -39,6 +39,7 @@ class TextWork:
         messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """See `Tokenizer.encode_chat`."""
@@ -46,6 +47,7 @@ class TextWork:
             self.tokenizer.encode_chat,
             messages,
             add_generation_prompt=add_generation_prompt,
+            tools=tools,
             variables=variables,
         )
 

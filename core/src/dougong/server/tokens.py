@@ -10,6 +10,7 @@ from starlette.requests import Request
 from dougong.errors import RequestError
 from dougong.server.body import WireModel, read_body
 from dougong.server.openai.messages import Messages, plain_messages
+from dougong.server.openai.tools import Tools, shown_tool
 from dougong.server.serving import Serving, serving_of
 
 router = APIRouter(tags=["tokens"])
@@ -22,6 +23,7 @@ class TokenizeRequest(WireModel, frozen=True, kw_only=True):
     model: str | None = None
     prompt: str | None = None
     messages: Messages | None = None
+    tools: Tools | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
 
@@ -54,6 +56,8 @@ async def _encode(serving: Serving, asked: TokenizeRequest) -> list[int]:
     if (asked.prompt is None) == (asked.messages is None):
         raise RequestError("Give prompt or messages, one of the two.", field="prompt")
     if asked.prompt is not None:
+        if asked.tools:
+            raise RequestError("tools go with messages; leave them out.", field="tools")
         if asked.add_generation_prompt is not None:
             raise RequestError(
                 "add_generation_prompt goes with messages; a prompt is taken as it is.",
@@ -67,7 +71,10 @@ async def _encode(serving: Serving, asked: TokenizeRequest) -> list[int]:
             "add_special_tokens goes with prompt; of messages the template decides.",
             field="add_special_tokens",
         )
-    has_opening = asked.add_generation_prompt is not False
+    if asked.tools:
+        serving.tools.check_template()
     return await serving.text.encode_chat(
-        plain_messages(asked.messages), add_generation_prompt=has_opening
+        plain_messages(asked.messages),
+        add_generation_prompt=asked.add_generation_prompt is not False,
+        tools=[shown_tool(tool) for tool in asked.tools] if asked.tools else None,
     )

@@ -89,3 +89,8 @@ def test_an_unknown_number_of_blocks_is_said() -> None:
     cache = replace(chip_plan().kv_cache, num_blocks=None)
     unknown = "\n".join(_lines(kv_cache_tree(replace(chip_plan(), kv_cache=cache))))
     assert "1 KiB of each block (3.0%)\n" in unknown
+
+
+def test_a_model_that_keeps_no_keys_and_values_has_no_cache() -> None:
+    said = _lines(kv_cache_tree(replace(plain_plan(), attention=())))
+    assert said == ["KV cache: none: the model keeps no keys and values"]

@@ -140,3 +140,16 @@ def test_help_lists_the_options_of_command_and_engine(
     shown = capsys.readouterr().out
     for option in ("--chat", "--max-tokens", "--platform", "--kv-cache-dtype", "Examples"):
         assert option in shown
+
+
+def test_log_probabilities_are_shown_with_json_alone(model: str, capsys: Capture) -> None:
+    arguments = ("A", "--model", model, "--platform", "null", "--max-tokens", "2")
+    assert run_command("generate", *arguments, "--logprobs", "1") == 2
+    assert "--json" in capsys.readouterr().err
+    asked = ("--json", "--logprobs", "1", "--prompt-logprobs", "0")
+    assert run_command("generate", *arguments[1:], "--prompt", "AB", *asked) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [one["token_id"] for one in answer["logprobs"]] == answer["token_ids"]
+    first, *rest = answer["prompt_logprobs"]
+    assert first is None
+    assert [one["token_id"] for one in rest] == answer["prompt_token_ids"][1:]

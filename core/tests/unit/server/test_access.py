@@ -99,6 +99,21 @@ async def test_a_requests_id_comes_back_and_one_is_made_where_there_is_none(
     assert made[0] != made[1]
 
 
+async def test_an_answer_to_an_error_nobody_foresaw_has_the_requests_id(served: Served) -> None:
+    async def fail() -> None:
+        raise ValueError("unforeseen")
+
+    served.app.add_api_route("/fail", fail)
+    for headers in ({"X-Request-Id": "abc-1"}, {}):
+        answer = await served.client.get("/fail", headers=headers)
+        assert answer.status_code == 500
+        assert answer.headers["x-request-id"] == headers.get(
+            "X-Request-Id", answer.headers["x-request-id"]
+        )
+        assert answer.headers.get_list("x-request-id") == [answer.headers["x-request-id"]]
+        assert "unforeseen" not in answer.text
+
+
 @pytest.mark.parametrize("wrong", ["", "x" * 129, "a\tb", "ä"])
 async def test_an_id_that_cannot_be_repeated_is_refused(served: Served, wrong: str) -> None:
     answer = await served.client.get("/version", headers={b"X-Request-Id": wrong.encode()})

@@ -9,13 +9,17 @@ from tests.unit.server.conftest import Served
 ROUTES = {
     "/v1/completions",
     "/v1/chat/completions",
+    "/v1/embeddings",
     "/v1/models",
     "/v1/models/{model}",
+    "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter",
     "/tokenize",
     "/detokenize",
     "/health",
     "/metrics",
     "/plan",
+    "/status.json",
     "/version",
 }
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from dougong.server.body import decoded
+from dougong.server.openai.completions import CompletionRequest
 from tests.unit.server.conftest import Served
 
 URL = "/v1/completions"
@@ -83,10 +86,10 @@ async def test_a_field_nobody_knows_is_refused_and_not_ignored(served: Served) -
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ('{"prompt": [' + "1," * 10**6 + '"a"]}', "prompt"),
-        ('{"prompt": [' + "{}," * 10**6 + "{}]}", "prompt.0"),
+        ('{"prompt": [' + "1," * 5 * 10**5 + '"a"]}', "prompt"),
+        ('{"prompt": [' + "{}," * 5 * 10**5 + "{}]}", "prompt.0"),
         ('{"prompt": "A", ' + ",".join(f'"k{i}": 1' for i in range(10**5)) + "}", "k0"),
-        ('{"prompt": "A", "stop": [' + '"a",' * 10**6 + '"a"]}', "stop"),
+        ('{"prompt": "A", "stop": [' + '"a",' * 5 * 10**5 + '"a"]}', "stop"),
     ],
     ids=["ids and a text", "objects", "unknown fields", "stop strings"],
 )
@@ -96,6 +99,34 @@ async def test_a_body_of_nothing_but_mistakes_is_refused_for_the_first_of_them(
     error = await refusal(served, body)
     assert error["param"] == field
     assert len(error["message"]) < 300
+
+
+async def test_a_large_body_is_read_without_looking_for_cycles(served: Served) -> None:
+    """With the collector on, a body of empty lists holds the event loop for seconds."""
+    found: list[int] = []
+
+    def note(phase: str, info: Any) -> None:
+        found.append(info["generation"])
+
+    content = b'{"prompt": [' + b"[]," * 300_000 + b"[]]}"
+    assert len(content) < served.serving.settings.max_body_bytes
+    gc.callbacks.append(note)
+    try:
+        decoded(CompletionRequest, content)
+    finally:
+        gc.callbacks.remove(note)
+    assert len(found) <= 2, "more than the start and the end of the one that comes afterwards"
+    assert gc.isenabled()
+    await refusal(served, content)
+
+
+def test_reading_leaves_a_collector_off_that_was_off() -> None:
+    gc.disable()
+    try:
+        decoded(CompletionRequest, b'{"prompt": "A"}'.ljust(2**17))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 async def test_a_body_is_refused_that_says_it_is_something_else(served: Served) -> None:

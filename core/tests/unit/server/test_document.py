@@ -32,6 +32,34 @@ async def test_every_reference_leads_somewhere(served: Served) -> None:
     assert "$defs" not in json.dumps(schemas)
 
 
+async def test_every_route_says_which_refusals_it_has_and_none_that_it_has_not(
+    served: Served,
+) -> None:
+    for path, methods in (await document(served)).json()["paths"].items():
+        for method, route in methods.items():
+            responses = route["responses"]
+            assert {"200", "400", "401", "404", "503"} <= set(responses), path
+            assert "422" not in responses
+            assert ("413" in responses) == (method == "post")
+            refusals = [one for status, one in responses.items() if status != "200"]
+            assert all("Error" in json.dumps(one["content"]) for one in refusals)
+
+
+async def test_every_route_says_what_it_answers(served: Served) -> None:
+    for path, methods in (await document(served)).json()["paths"].items():
+        for method, route in methods.items():
+            for content in route["responses"]["200"]["content"].values():
+                assert content["schema"].get("type"), (method, path)
+
+
+async def test_answers_that_are_not_json_are_announced(served: Served) -> None:
+    paths = (await document(served)).json()["paths"]
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        content = paths[path]["post"]["responses"]["200"]["content"]
+        assert set(content) == {"application/json", "text/event-stream"}
+    assert set(paths["/metrics"]["get"]["responses"]["200"]["content"]) == {"text/plain"}
+
+
 async def test_asking_twice_changes_nothing(served: Served) -> None:
     assert (await document(served)).text == (await document(served)).text
 

@@ -66,3 +66,16 @@ async def test_places_are_given_back_when_a_consumer_leaves(served: Served) -> N
     await stream.aclose()
     assert served.serving.admission.num_live == 0
     assert served.engine.num_left == 2
+
+
+async def test_a_slow_reader_of_several_answers_misses_no_token(served: Served) -> None:
+    (alone,) = [
+        output
+        async for _, output in generate_all(served.serving, "r", [[1]], SamplingParams())
+        if output.is_finished
+    ]
+    seen: dict[int, list[int]] = {0: [], 1: []}
+    async for index, output in generate_all(served.serving, "r", [[1], [2]], SamplingParams()):
+        seen[index] += output.outputs[0].token_ids[len(seen[index]) :]
+        await asyncio.sleep(0.002)
+    assert seen == dict.fromkeys((0, 1), alone.outputs[0].token_ids)

@@ -20,4 +20,4 @@ async def test_a_prompt_that_is_too_long_is_refused_before_its_ids_are_looked_at
 
 
 async def test_without_a_name_the_first_one_is_shown(served: Served) -> None:
-    assert served.serving.check_model(None) == "tiny"
+    assert served.serving.check_model(None).name == "tiny"

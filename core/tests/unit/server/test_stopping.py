@@ -43,10 +43,31 @@ async def test_the_first_signal_drains_the_second_cuts_short_and_more_change_not
         assert calls == ["stopping"]
         assert not stoppable.was_cut_short
         os.kill(os.getpid(), one)
-        await until(lambda: stoppable.was_cut_short)
+        await until(lambda: len(calls) == 2)
         os.kill(os.getpid(), one)
         await until(lambda: stoppable.force_exit)
     assert calls == ["stopping", "cut short"]
+
+
+async def test_a_signal_after_the_last_answer_ends_nothing_but_waiting() -> None:
+    """The engine may be closing by then; the server is not killed, and was not cut short."""
+    calls: Calls = []
+    stoppable = server(calls)
+    with stoppable.capture_signals():
+        stoppable.stop("signal SIGTERM")
+    os.kill(os.getpid(), signal.SIGTERM)
+    await until(lambda: len(calls) == 2)
+    assert not stoppable.was_cut_short
+
+
+async def test_an_open_answer_was_cut_short() -> None:
+    stoppable = server([])
+    answer = asyncio.create_task(asyncio.sleep(60))
+    stoppable.server_state.tasks.add(answer)
+    stoppable.stop("signal SIGTERM")
+    stoppable.end_now("a second signal")
+    answer.cancel()
+    assert stoppable.was_cut_short
 
 
 async def test_draining_takes_no_longer_than_it_may() -> None:
@@ -54,5 +75,5 @@ async def test_draining_takes_no_longer_than_it_may() -> None:
     stoppable = server(calls, drain_timeout_s=0.0)
     stoppable.stop("the engine is dead")
     stoppable.stop("again")
-    await until(lambda: stoppable.was_cut_short)
+    await until(lambda: len(calls) == 2)
     assert calls == ["stopping", "cut short"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -12,22 +10,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dougong.errors import RequestError
-from dougong.messages import RequestOutput
+from dougong.messages import StructuredOutput
 from dougong.server.body import read_body
 from dougong.server.openai.answering import Work, answer_stream, answer_whole
-from dougong.server.openai.growth import Growth, Piece
-from dougong.server.openai.logprobs import chat_logprobs
+from dougong.server.openai.chat_answer import ChatAnswer
 from dougong.server.openai.messages import Messages, plain_messages
 from dougong.server.openai.sampling import Count, Positive, SamplingFields, sampling_params
-from dougong.server.openai.usage import usage
+from dougong.server.openai.structured import KINDS, spelt, structured_output
+from dougong.server.openai.tools import ToolChoice, Tools, ToolUse, tool_use
 from dougong.server.serving import Serving, serving_of
 
 router = APIRouter(tags=["OpenAI"])
 
 _NEUTRAL: Mapping[str, Sequence[Any]] = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
@@ -40,6 +35,7 @@ _NEUTRAL: Mapping[str, Sequence[Any]] = {
     "store": (False,),
 }
 """Fields of OpenAI's → values under which the answer is the same."""
+_SPELT_IN_TOOLS = dict.fromkeys(KINDS, "tools")
 _TEMPLATE_NAMES = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 
 
@@ -51,9 +47,9 @@ class ChatRequest(SamplingFields, frozen=True, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Count | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    tools: Any = None
-    tool_choice: Any = None
-    parallel_tool_calls: Any = None
+    tools: Tools | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None
     modalities: Any = None
@@ -70,26 +66,64 @@ class ChatRequest(SamplingFields, frozen=True, kw_only=True):
 async def chat(request: Request, serving: Annotated[Serving, Depends(serving_of)]) -> Response:
     """Answer a conversation ``n`` times."""
     asked = await read_body(request, ChatRequest, serving.settings.max_body_bytes)
-    name = serving.check_model(asked.model)
+    model = serving.check_model(asked.model)
+    structured, spelling = structured_output(asked.response_format, asked.structured_outputs)
+    tools = _tools(asked, serving)
+    if tools.is_used:
+        structured, spelling = _beside_tools(structured, tools), _SPELT_IN_TOOLS
     params = sampling_params(
-        asked, neutral=_NEUTRAL, max_tokens=_max_tokens(asked), logprobs=_logprobs(asked)
+        asked,
+        neutral=_NEUTRAL,
+        max_tokens=_max_tokens(asked),
+        logprobs=_logprobs(asked),
+        prompt_logprobs=asked.prompt_logprobs,
+        structured_output=structured,
     )
     _check_variables(asked)
     ids = await serving.text.encode_chat(
-        plain_messages(asked.messages), variables=asked.chat_template_kwargs
+        plain_messages(asked.messages), tools=tools.shown, variables=asked.chat_template_kwargs
     )
     serving.check_prompt("messages", ids)
-    answer = _Answer(serving, name, params.logprobs)
+    answer = ChatAnswer(
+        serving,
+        model.name,
+        n=params.n,
+        num_top=params.logprobs or 0,
+        num_prompt_top=asked.prompt_logprobs,
+        tools=tools,
+    )
     work = Work(
         route="chat",
         prompts=[ids],
         params=params,
         has_usage=bool(asked.stream_options and asked.stream_options.include_usage),
-        whole=lambda outputs: answer.whole(outputs, params.n),
-        chunk=answer.chunk,
+        whole=answer.whole,
+        chunks=answer.chunks,
         bare_chunk=answer.bare_chunk,
+        lora=model.lora,
+        spelling=spelling,
     )
     return await (answer_stream if asked.stream else answer_whole)(request, serving, work)
+
+
+def _tools(asked: ChatRequest, serving: Serving) -> ToolUse:
+    with spelt(_SPELT_IN_TOOLS):
+        return tool_use(
+            asked.tools,
+            asked.tool_choice,
+            is_parallel=asked.parallel_tool_calls is not False,
+            support=serving.tools,
+        )
+
+
+def _beside_tools(structured: StructuredOutput | None, tools: ToolUse) -> StructuredOutput | None:
+    if structured is not None:
+        raise RequestError(
+            "response_format and structured_outputs do not go with tools that the model may call: "
+            "a call is of a form of its own. Leave one of them out, or set tool_choice to 'none'.",
+            field="tools",
+        )
+    return tools.structured
 
 
 def _max_tokens(asked: ChatRequest) -> int | None:
@@ -120,49 +154,3 @@ def _logprobs(asked: ChatRequest) -> int | None:
             field="top_logprobs",
         )
     return None
-
-
-class _Answer:
-    """Writes one request's answer."""
-
-    def __init__(self, serving: Serving, model: str, num_top: int | None) -> None:
-        self._tokenizer = serving.engine.tokenizer
-        self._num_top = num_top or 0
-        self._id = f"chatcmpl-{uuid.uuid4().hex}"
-        self._created = int(time.time())
-        self._model = model
-
-    def bare_chunk(self) -> dict[str, Any]:
-        return {**self._head("chat.completion.chunk"), "choices": []}
-
-    def chunk(self, piece: Piece) -> dict[str, Any]:
-        delta: dict[str, Any] = {"role": "assistant"} if piece.is_first else {}
-        if piece.text or piece.is_first:
-            delta["content"] = piece.text
-        choice = {"index": piece.index, "delta": delta, **self._end(piece)}
-        return {**self._head("chat.completion.chunk"), "choices": [choice]}
-
-    def whole(self, outputs: Sequence[RequestOutput], n: int) -> dict[str, Any]:
-        (output,) = outputs
-        choices = [
-            {
-                "index": piece.index,
-                "message": {"role": "assistant", "content": piece.text, "refusal": None},
-                **self._end(piece),
-            }
-            for piece in Growth(1, n).pieces(0, output)
-        ]
-        return {**self._head("chat.completion"), "choices": choices, "usage": usage(outputs)}
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
-
-    def _end(self, piece: Piece) -> dict[str, Any]:
-        logprobs = None
-        if piece.logprobs is not None:
-            logprobs = chat_logprobs(piece.logprobs, self._num_top, self._tokenizer)
-        return {
-            "logprobs": logprobs,
-            "finish_reason": piece.finish_reason,
-            "stop_reason": piece.stop_reason,
-        }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -12,19 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dougong.errors import RequestError
-from dougong.messages import RequestOutput
 from dougong.server.body import read_body
 from dougong.server.openai.answering import Work, answer_stream, answer_whole
-from dougong.server.openai.growth import Growth, Piece
-from dougong.server.openai.logprobs import completion_logprobs
+from dougong.server.openai.completion_answer import CompletionAnswer
 from dougong.server.openai.sampling import Count, SamplingFields, sampling_params
-from dougong.server.openai.usage import usage
+from dougong.server.openai.structured import structured_output
 from dougong.server.serving import Serving, serving_of
 
 router = APIRouter(tags=["OpenAI"])
 
 MAX_PROMPTS = 256
-_NEUTRAL: Mapping[str, Sequence[Any]] = {"best_of": (1,), "echo": (False,), "suffix": ("",)}
+_NEUTRAL: Mapping[str, Sequence[Any]] = {"best_of": (1,), "suffix": ("",)}
 
 
 Prompts = str | list[int | str | list[int]]
@@ -36,7 +32,7 @@ class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
     prompt: Prompts
     logprobs: Count | None = None
     best_of: Any = None
-    echo: Any = None
+    echo: bool | None = None
     suffix: Any = None
 
 
@@ -44,24 +40,43 @@ class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
 async def complete(request: Request, serving: Annotated[Serving, Depends(serving_of)]) -> Response:
     """Continue every prompt ``n`` times."""
     asked = await read_body(request, CompletionRequest, serving.settings.max_body_bytes)
-    name = serving.check_model(asked.model)
-    params = sampling_params(asked, neutral=_NEUTRAL, **_own(asked))
+    model = serving.check_model(asked.model)
+    structured, spelling = structured_output(asked.response_format, asked.structured_outputs)
+    params = sampling_params(
+        asked,
+        neutral=_NEUTRAL,
+        logprobs=asked.logprobs,
+        prompt_logprobs=_prompt_logprobs(asked),
+        structured_output=structured,
+    )
     prompts = await _token_ids(serving, asked.prompt)
-    answer = _Answer(serving, name, params.logprobs)
+    answer = CompletionAnswer(
+        serving,
+        model.name,
+        n=params.n,
+        num_top=params.logprobs or 0,
+        num_prompt_top=asked.prompt_logprobs,
+        echo=await _texts(serving, asked.prompt, prompts) if asked.echo else None,
+    )
     work = Work(
         route="completions",
         prompts=prompts,
         params=params,
         has_usage=bool(asked.stream_options and asked.stream_options.include_usage),
-        whole=lambda outputs: answer.whole(outputs, params.n),
-        chunk=answer.chunk,
-        bare_chunk=answer.head,
+        whole=answer.whole,
+        chunks=answer.chunks,
+        bare_chunk=answer.bare_chunk,
+        lora=model.lora,
+        spelling=spelling,
     )
     return await (answer_stream if asked.stream else answer_whole)(request, serving, work)
 
 
-def _own(asked: CompletionRequest) -> dict[str, Any]:
-    return {} if asked.logprobs is None else {"logprobs": asked.logprobs}
+def _prompt_logprobs(asked: CompletionRequest) -> int | None:
+    """As many as either wish needs: an echo has log-probabilities where the answer has."""
+    echoed = asked.logprobs if asked.echo else None
+    wanted = [count for count in (asked.prompt_logprobs, echoed) if count is not None]
+    return max(wanted, default=None)
 
 
 async def _token_ids(serving: Serving, prompt: Prompts) -> list[list[int]]:
@@ -76,6 +91,17 @@ async def _token_ids(serving: Serving, prompt: Prompts) -> list[list[int]]:
         serving.check_prompt("prompt", ids)
         found.append(ids)
     return found
+
+
+async def _texts(
+    serving: Serving, prompt: Prompts, token_ids: Sequence[Sequence[int]]
+) -> list[str]:
+    """Every prompt as a text: as it was given, or what its ids spell."""
+    given = _one_by_one(serving, prompt)
+    return [
+        one if isinstance(one, str) else await serving.text.decode(ids)
+        for one, ids in zip(given, token_ids, strict=True)
+    ]
 
 
 def _one_by_one(serving: Serving, prompt: Prompts) -> Sequence[str | list[int]]:
@@ -103,46 +129,3 @@ def _check_is_of_one_kind(count: int, whole: int) -> None:
             "prompt mixes kinds; it takes a text, texts, token ids, or lists of token ids.",
             field="prompt",
         )
-
-
-class _Answer:
-    """Writes one request's answer."""
-
-    def __init__(self, serving: Serving, model: str, num_top: int | None) -> None:
-        self._tokenizer = serving.engine.tokenizer
-        self._num_top = num_top or 0
-        self._head = {
-            "id": f"cmpl-{uuid.uuid4().hex}",
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model,
-        }
-
-    def head(self) -> dict[str, Any]:
-        return {**self._head, "choices": []}
-
-    def chunk(self, piece: Piece) -> dict[str, Any]:
-        return {**self._head, "choices": [self._choice(piece)]}
-
-    def whole(self, outputs: Sequence[RequestOutput], n: int) -> dict[str, Any]:
-        growth = Growth(len(outputs), n)
-        choices = [
-            self._choice(piece)
-            for index, output in enumerate(outputs)
-            for piece in growth.pieces(index, output)
-        ]
-        return {**self._head, "choices": choices, "usage": usage(outputs)}
-
-    def _choice(self, piece: Piece) -> dict[str, Any]:
-        logprobs = None
-        if piece.logprobs is not None:
-            logprobs = completion_logprobs(
-                piece.logprobs, self._num_top, self._tokenizer, piece.offset
-            )
-        return {
-            "index": piece.index,
-            "text": piece.text,
-            "logprobs": logprobs,
-            "finish_reason": piece.finish_reason,
-            "stop_reason": piece.stop_reason,
-        }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from dougong.messages import CompletionOutput, FinishReason, RequestOutput, TokenLogprobs
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What one sequence gained.
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sequence gained; made for each token, so in the form that is made quickest.
 
     Attributes:
         index: Of the choice, over all prompts of the request.

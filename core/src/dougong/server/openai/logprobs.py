@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dougong.engine.tokenizer import Tokenizer
-from dougong.messages import TokenLogprobs
+from dougong.messages import RequestOutput, TokenLogprobs
 
 _LEAST = -9999.0  # stands for minus infinity, which JSON cannot write; OpenAI's own number
 
@@ -44,6 +44,45 @@ def completion_logprobs(
             for entry in entries
         ],
         "text_offset": offsets[:-1],
+    }
+
+
+def prompt_completion_logprobs(
+    output: RequestOutput, num_top: int, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """The same of a prompt that comes before its completion; its first token follows nothing."""
+    first = token_text(tokenizer.token_bytes(output.prompt_token_ids[0]))
+    entries = [entry for entry in output.prompt_logprobs or () if entry is not None]
+    rest = completion_logprobs(entries, num_top, tokenizer, len(first))
+    alone = {
+        "tokens": [first],
+        "token_logprobs": [None],
+        "top_logprobs": [None],
+        "text_offset": [0],
+    }
+    return joined_logprobs(alone, rest)
+
+
+def joined_logprobs(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """One after the other."""
+    return {key: first[key] + second[key] for key in first}
+
+
+def prompt_logprobs(
+    entries: Sequence[TokenLogprobs | None], num_top: int, tokenizer: Tokenizer
+) -> list[dict[str, Any] | None]:
+    """``prompt_logprobs``: of each token its own and the most likely ones, by id in digits."""
+    return [None if one is None else _by_id(one, num_top, tokenizer) for one in entries]
+
+
+def _by_id(entry: TokenLogprobs, num_top: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    shown = ((entry.token_id, entry.logprob), *entry.top[:num_top])
+    return {
+        str(token_id): {
+            "logprob": _finite(logprob),
+            "decoded_token": token_text(tokenizer.token_bytes(token_id)),
+        }
+        for token_id, logprob in shown
     }
 
 

@@ -14,6 +14,7 @@ import msgspec
 from dougong.errors import RequestError
 from dougong.messages import SamplingParams
 from dougong.server.body import WireModel
+from dougong.server.openai.structured import ResponseFormat, StructuredOutputs
 
 _MOST = 2**31 - 1
 Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
@@ -57,16 +58,15 @@ class SamplingFields(WireModel, frozen=True, kw_only=True):
     skip_special_tokens: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    response_format: Any = None
+    prompt_logprobs: Count | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
     user: str | None = None
     metadata: Annotated[dict[str, str], msgspec.Meta(max_length=1024)] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
 
 
-_NEUTRAL: Mapping[str, Sequence[Any]] = {
-    "response_format": ({"type": "text"},),
-}
 _PASSED = (
     "n", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty",
     "presence_penalty", "allowed_token_ids", "bad_words", "seed", "max_tokens", "min_tokens",
@@ -81,13 +81,13 @@ def sampling_params(
 
     Args:
         asked: The request.
-        neutral: Fields of its route alone that cannot be obeyed → values that change nothing.
+        neutral: Fields that cannot be obeyed → values that change nothing.
         settled: Parameters that the route names in its own way; they come before ``asked``.
 
     Raises:
         RequestError: A field cannot be obeyed or is out of range; named as the client spelt it.
     """
-    for field, values in {**_NEUTRAL, **neutral}.items():
+    for field, values in neutral.items():
         _check_neutral(field, getattr(asked, field), values)
     if asked.stream_options is not None and not asked.stream:
         raise RequestError(

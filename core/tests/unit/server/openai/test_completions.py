@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from dougong.messages import SamplingParams
+from dougong.messages import RequestOutput, SamplingParams
 from tests.support.sse import DONE, events_of
 from tests.unit.server.conftest import Served
 
@@ -126,6 +127,84 @@ async def test_log_probabilities_have_one_entry_per_token_and_are_plain_numbers(
     assert [offset for part in parts for offset in part["text_offset"]] == [0, 2, 3]
 
 
+@pytest.mark.parametrize("prompt", ["AB", [32, 33]], ids=["text", "ids"])
+async def test_an_echo_is_the_prompt_and_then_the_answer(served: Served, prompt: Any) -> None:
+    (choice,) = (await served.post(URL, prompt=prompt, echo=True)).json()["choices"]
+    assert (choice["text"], choice["logprobs"]) == ("ABanswer", None)
+    events = (await stream(served, prompt=prompt, echo=True))[:-1]
+    texts = [event["choices"][0]["text"] for event in events]
+    assert texts[0].startswith("AB")
+    assert "".join(texts) == "ABanswer"
+
+
+async def test_every_answer_to_every_prompt_has_its_own_prompt_before_it(served: Served) -> None:
+    answer = await served.post(URL, prompt=["A", "BC"], n=2, echo=True)
+    texts = [choice["text"] for choice in answer.json()["choices"]]
+    assert texts == ["Aanswer", "Aanswer", "BCanswer", "BCanswer"]
+
+
+async def test_an_echo_with_log_probabilities_has_those_of_the_prompt_first(
+    served: Served,
+) -> None:
+    asked: dict[str, Any] = {"prompt": "ABC", "echo": True, "logprobs": 1, "max_tokens": 2}
+    (choice,) = (await served.post(URL, **asked)).json()["choices"]
+    found = choice["logprobs"]
+    assert found["tokens"] == ["A", "B", "C", "an", "s"]
+    assert found["token_logprobs"] == [None, -33.0, -34.0, -0.5, -0.5]
+    assert found["text_offset"] == [0, 1, 2, 3, 5]
+    assert [top and len(top) for top in found["top_logprobs"]] == [None, 1, 1, 1, 1]
+    parts = [event["choices"][0]["logprobs"] for event in (await stream(served, **asked))[:-1]]
+    assert {key: [one for part in parts for one in part[key]] for key in found} == found
+    assert [params.prompt_logprobs for params in served.engine.seen] == [1, 1]
+
+
+async def test_log_probabilities_of_the_prompt_are_told_by_token_id(served: Served) -> None:
+    asked: dict[str, Any] = {"prompt": "ABC", "prompt_logprobs": 1, "max_tokens": 2, "n": 2}
+    choices = (await served.post(URL, **asked)).json()["choices"]
+    own = {"logprob": -33.0, "decoded_token": "B"}
+    for choice in choices:
+        first, second, third = choice["prompt_logprobs"]
+        assert first is None
+        assert second == {"33": own, "7": {"logprob": -0.25, "decoded_token": "("}}
+        assert set(third) == {"34", "7"}
+        assert choice["text"] == "ans"
+    events = (await stream(served, **asked))[:-1]
+    told = [event["choices"][0] for event in events if "prompt_logprobs" in event["choices"][0]]
+    assert [one["index"] for one in told] == [0, 1]
+    assert [one["prompt_logprobs"] for one in told] == [choices[0]["prompt_logprobs"]] * 2
+    assert "prompt_logprobs" not in (await served.post(URL, prompt="A")).json()["choices"][0]
+
+
+async def test_a_stream_waits_for_what_it_tells_of_the_prompt(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate = served.engine.generate
+
+    async def late(*args: Any, **kwargs: Any) -> AsyncIterator[RequestOutput]:
+        """Another sequence of the prompt has its first token before the one that reports it."""
+        is_first = True
+        async for output in generate(*args, **kwargs):
+            if is_first:
+                output.prompt_logprobs = None
+            is_first = False
+            yield output
+
+    monkeypatch.setattr(served.engine, "generate", late)
+    events = (await stream(served, prompt="AB", echo=True, prompt_logprobs=0, logprobs=0))[:-1]
+    first = events[0]["choices"][0]
+    assert [entry and len(entry) for entry in first["prompt_logprobs"]] == [None, 1]
+    assert first["logprobs"]["tokens"][:2] == ["A", "B"]
+    assert "".join(event["choices"][0]["text"] for event in events) == "ABanswer"
+
+
+async def test_an_echo_and_the_prompts_own_wish_are_each_as_many_as_asked(served: Served) -> None:
+    answer = await served.post(URL, prompt="AB", echo=True, logprobs=1, prompt_logprobs=2)
+    (choice,) = answer.json()["choices"]
+    assert len(choice["prompt_logprobs"][1]) == 3
+    assert len(choice["logprobs"]["top_logprobs"][1]) == 1
+    assert served.engine.seen[0].prompt_logprobs == 2
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -156,7 +235,10 @@ async def test_log_probabilities_have_one_entry_per_token_and_are_plain_numbers(
         ({"prompt": "A", "stop_token_ids": [288]}, "stop_token_ids"),
         ({"prompt": "A", "min_tokens": 17}, "min_tokens"),
         ({"prompt": "A", "stream_options": {}}, "stream_options"),
-        ({"prompt": "A", "echo": True}, "echo"),
+        ({"prompt": "A", "echo": 1}, "echo"),
+        ({"prompt": "A", "prompt_logprobs": -1}, "prompt_logprobs"),
+        ({"prompt": "A", "prompt_logprobs": 21}, "prompt_logprobs"),
+        ({"prompt": "A", "echo": True, "logprobs": 21}, "logprobs"),
         ({"prompt": "A", "best_of": 2}, "best_of"),
         ({"prompt": "A", "suffix": "z"}, "suffix"),
         ({"prompt": "A", "frequency_penalty": 2.1}, "frequency_penalty"),
@@ -172,7 +254,6 @@ async def test_log_probabilities_have_one_entry_per_token_and_are_plain_numbers(
         ({"prompt": "A", "logit_bias": {"-1": 1}}, "logit_bias"),
         ({"prompt": "A", "logit_bias": {"x" * 9999: 1}}, "logit_bias"),
         ({"prompt": "A", "logit_bias": [1]}, "logit_bias"),
-        ({"prompt": "A", "response_format": {"type": "json_object"}}, "response_format"),
     ],
     ids=str,
 )

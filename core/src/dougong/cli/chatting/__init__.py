@@ -1,0 +1,1 @@
+"""A conversation in a terminal, with a model here or a server elsewhere."""
