@@ -30,7 +30,7 @@ parts = c.AttentionBackend, c.AttentionImpl, c.AttentionMetadataBuilder
 problems = {
     name: problems_of(cls, contract)
     for name, cls in vars(guide).items()
-    for contract in (c.Platform, c.Communicator, c.Worker, *parts)
+    for contract in (c.Platform, c.Communicator, c.Worker, c.LoRAWrapper, *parts)
     if isinstance(cls, type) and cls.__module__ == "guide" and issubclass(cls, contract)
 }
 registry = OpRegistry.from_registrations(
@@ -109,7 +109,7 @@ def test_an_excerpt_stands_in_the_project(index: int) -> None:
 
 def test_further_code_fits_the_contract_and_its_conditions_read_as_shown(project: Path) -> None:
     problems, reasons, keys = json.loads(run(project, "-c", CHECK, PYTHONPATH="src"))
-    assert len(problems) == 6
+    assert len(problems) == 7
     assert not any(problems.values()), problems
     assert set(reasons) == {"acme/wide_rotary", "acme/packed_linear"}
     assert "acme/soft_cap" in keys

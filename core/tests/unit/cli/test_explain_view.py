@@ -75,7 +75,7 @@ def test_what_matters_most_comes_first() -> None:
     heads = [one[4:].split(":")[0] for one in lines if one.startswith(("├── ", "└── "))]
     assert heads == [
         "platform", "fallbacks", "attention", "KV cache", "ops", "weights", "execution",
-        "kernel libraries", "configuration", "registered, never used by this model",
+        "adapters", "kernel libraries", "configuration", "registered, never used by this model",
     ]  # fmt: skip
 
 
