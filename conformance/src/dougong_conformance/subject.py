@@ -56,6 +56,8 @@ class Facts:
         implementations: Of ops: ``{"key", "name", "kind", "when", "tokens"}``.
         has_graph_runner: The platform names one and claims capture.
         has_lora: The platform names a LoRA wrapper.
+        takes_grammar_masks: Its worker obeys the masks of grammars.
+        makes_vectors: Its worker makes vectors of texts.
     """
 
     platform: str
@@ -69,6 +71,8 @@ class Facts:
     implementations: Sequence[Mapping[str, Any]] = ()
     has_graph_runner: bool = False
     has_lora: bool = False
+    takes_grammar_masks: bool = False
+    makes_vectors: bool = False
 
     @property
     def shares_host_memory(self) -> bool:

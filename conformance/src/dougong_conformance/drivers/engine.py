@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import dougong
-from dougong import LLM, RequestOutput, SamplingParams
+from dougong import LLM, RequestOutput, SamplingParams, StructuredOutput
 
 from dougong_conformance.drivers.facts import plain
 from dougong_conformance.drivers.planned import model_folder, options_for
@@ -48,17 +48,19 @@ def generate(
         model: Of the zoo.
         dtype: Compute dtype.
         prompts: Token ids.
-        params: Fields of `SamplingParams`, one each or one for all.
+        params: Fields of `SamplingParams`, one each or one for all; ``structured_output`` as the
+            fields of its own.
         options: Of the engine, beside the suite's.
         one_by_one: Each prompt alone instead of all together.
         repeats: The same again, so many times; the answers are those of the last.
 
     Returns:
         ``answers``: per prompt a list of sequences ``{"tokens", "finish", "logprobs"}``;
-        ``cached``: prompt tokens found in the cache; ``before`` and ``stats``: of the engine.
+        ``prompt_logprobs``: per prompt, ``None`` for the first token; ``cached``: prompt tokens
+        found in the cache; ``before`` and ``stats``: of the engine.
     """
     llm = opened(session, model, dtype, **(options or {}))
-    wanted = [SamplingParams(**one) for one in params] * (1 if len(params) > 1 else len(prompts))
+    wanted = [params_of(one) for one in params] * (1 if len(params) > 1 else len(prompts))
     before = stats_of(llm)
     for _ in range(repeats):
         if one_by_one:
@@ -69,7 +71,8 @@ def generate(
         else:
             outputs = llm.generate(prompt_token_ids=prompts, sampling_params=wanted, progress=False)
     return {
-        "answers": [_answer(one) for one in outputs],
+        "answers": [answer_of(one) for one in outputs],
+        "prompt_logprobs": [_prompt_logprobs(one) for one in outputs],
         "cached": [one.num_cached_tokens for one in outputs],
         "before": before,
         "stats": stats_of(llm),
@@ -102,7 +105,7 @@ def abort(
     after = stats_of(llm)
     last = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
     outputs = llm.generate(prompt_token_ids=prompts, sampling_params=last, progress=False)
-    return {"before": before, "after": after, "answers": [_answer(one) for one in outputs]}
+    return {"before": before, "after": after, "answers": [answer_of(one) for one in outputs]}
 
 
 @procedure("engine.bad_request")
@@ -120,7 +123,7 @@ def bad_request(
     except Exception as exc:  # noqa: BLE001 - the judge looks at it
         raised = as_raised(exc)
     outputs = llm.generate(prompt_token_ids=prompts, sampling_params=params, progress=False)
-    return {"raised": raised, "answers": [_answer(one) for one in outputs]}
+    return {"raised": raised, "answers": [answer_of(one) for one in outputs]}
 
 
 @procedure("engine.report")
@@ -176,7 +179,17 @@ def stats_of(llm: LLM) -> dict[str, Any]:
     }
 
 
-def _answer(output: RequestOutput) -> list[dict[str, Any]]:
+def params_of(fields: dict[str, Any]) -> SamplingParams:
+    """Sampling parameters from plain data."""
+    kept = dict(fields)
+    wish = kept.pop("structured_output", None)
+    return SamplingParams(
+        **kept, structured_output=None if wish is None else StructuredOutput(**wish)
+    )
+
+
+def answer_of(output: RequestOutput) -> list[dict[str, Any]]:
+    """Its sequences as plain data."""
     return [
         {
             "tokens": list(one.token_ids),
@@ -185,6 +198,11 @@ def _answer(output: RequestOutput) -> list[dict[str, Any]]:
         }
         for one in output.outputs
     ]
+
+
+def _prompt_logprobs(output: RequestOutput) -> list[dict[str, Any] | None]:
+    told = output.prompt_logprobs or ()
+    return [None if one is None else _logprobs([one])[0] for one in told]
 
 
 def _logprobs(told: Sequence[Any]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -14,6 +15,7 @@ from dougong_conformance.session import Session
 def describe(session: Session) -> dict[str, Any]:
     """Fields of ``Facts``; touches no device."""
     platform, descriptor = session.platform, session.plugin.descriptor
+    worker = _class_named(platform.get_worker_cls())
     answer = descriptor.probe()
     devices = tuple(getattr(answer, "devices", ()))
     claims = platform.claims(devices[0].arch if devices else "")
@@ -44,7 +46,14 @@ def describe(session: Session) -> dict[str, Any]:
         ],
         "has_graph_runner": platform.get_graph_runner_cls() is not None and claims.graph_capture,
         "has_lora": platform.get_punica_wrapper() is not None,
+        "takes_grammar_masks": bool(worker.takes_grammar_masks),
+        "makes_vectors": bool(worker.makes_vectors),
     }
+
+
+def _class_named(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def plain(value: Any) -> Any:

@@ -22,13 +22,18 @@ class Placed:
 
 
 def place(value: Any, device: torch.device) -> Any:
-    """A tensor or a description of a part (``kit.place``) in memory of its own; else as it is."""
+    """A tensor or a description of a part (``kit.place``) in memory of its own; else as it is.
+
+    A tensor under ``host`` stays there.
+    """
     if isinstance(value, torch.Tensor):
         there = to_device(value, device)
         return Placed(there, there)
     if isinstance(value, dict) and "base" in value:
         base = to_device(value["base"], device)
         return Placed(base, base.as_strided(value["shape"], value["strides"], value["offset"]))
+    if isinstance(value, dict) and "host" in value:
+        return value["host"]
     return value
 
 

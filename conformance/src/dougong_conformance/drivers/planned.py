@@ -13,6 +13,7 @@ from dougong.config import EngineArgs
 from dougong.engine.preparation import Preparation, prepare
 
 from dougong_conformance.session import Session
+from dougong_conformance.zoo.embedders import EMBEDDERS, write_embedder
 from dougong_conformance.zoo.models import MODELS, write_model
 
 _OPTIONS: dict[str, Any] = {
@@ -26,14 +27,17 @@ _OPTIONS: dict[str, Any] = {
 
 
 def model_folder(session: Session, name: str) -> str:
-    """Where a model of the zoo lies; written once per session."""
+    """Where a model of the zoo lies, a generating one or an embedder; written once per session."""
     if "zoo" not in session.kept:
         root = Path(tempfile.mkdtemp(prefix="dougong-zoo-"))
         weakref.finalize(session, shutil.rmtree, root, ignore_errors=True)
         session.kept["zoo"] = root
     folder: Path = session.kept["zoo"] / name
     if not folder.exists():
-        write_model(MODELS[name], folder)
+        if name in MODELS:
+            write_model(MODELS[name], folder)
+        else:
+            write_embedder(EMBEDDERS[name], folder)
     return str(folder)
 
 

@@ -28,7 +28,14 @@ BY_NAME = frozenset({"discovery", "worker", "engine", "performance"})
 """Profiles whose checks start engines or children, which find a plugin by its name only."""
 
 _ALSO_BY_NAME = frozenset(
-    {"identity.uuid_is_stable", "identity.no_patches", "graph.engine", "graph.host_scalars"}
+    {
+        "identity.uuid_is_stable",
+        "identity.no_patches",
+        "graph.engine",
+        "graph.host_scalars",
+        "lora.unload",
+        "lora.slot_reuse",
+    }
 )
 """Further checks that do."""
 

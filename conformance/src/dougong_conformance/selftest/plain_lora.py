@@ -13,14 +13,22 @@ from dougong_conformance.session import PluginUnderTest
 
 
 class PlainLoRA(LoRAWrapper):
-    """Right as it is; a mutant overrides one method."""
+    """Right as it is; a mutant overrides one method. Nothing waits for the device, so steps may be
+    captured."""
 
-    def __init__(self) -> None:
-        self._indices: torch.Tensor | None = None
+    def __init__(
+        self, *, max_num_batched_tokens: int, max_loras: int, device: torch.device
+    ) -> None:
+        super().__init__(
+            max_num_batched_tokens=max_num_batched_tokens, max_loras=max_loras, device=device
+        )
+        self._kept = torch.full((max_num_batched_tokens,), -1, device=device)
+        self._num_tokens = 0
 
     def update_metadata(self, lora_indices: torch.Tensor) -> None:
-        """Keep a copy: the buffer belongs to the step."""
-        self._indices = lora_indices.clone()
+        """Keep a copy, always at the same place."""
+        self._num_tokens = lora_indices.shape[0]
+        self._kept[: self._num_tokens].copy_(lora_indices)
 
     def add_lora_linear(
         self,
@@ -30,20 +38,19 @@ class PlainLoRA(LoRAWrapper):
         lora_b: torch.Tensor,
         scale: float,
     ) -> None:
-        """Each adapter over its own tokens, in float32, added once."""
+        """Each adapter for all tokens, in float32, added once where it is a token's own."""
         indices = self._used()
         for adapter in range(lora_a.shape[0]):
-            rows = (indices == adapter).nonzero().flatten()
-            if rows.shape[0] == 0:
-                continue
-            narrow = x[rows].float() @ lora_a[adapter].float().T
+            is_own = (indices == adapter).unsqueeze(1)
+            narrow = self._narrow(x, lora_a[adapter])
             added = self._factor(scale) * (narrow @ lora_b[adapter].float().T)
-            out[rows] = (out[rows].float() + added).to(out.dtype)
+            out.copy_(torch.where(is_own, (out.float() + added).to(out.dtype), out))
 
     def _used(self) -> torch.Tensor:
-        if self._indices is None:
-            raise RuntimeError("update_metadata was not called for this step")
-        return self._indices
+        return self._kept[: self._num_tokens]
+
+    def _narrow(self, x: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        return x.float() @ a.float().T
 
     def _factor(self, scale: float) -> float:
         return scale

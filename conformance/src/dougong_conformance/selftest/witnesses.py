@@ -31,11 +31,17 @@ from dougong_conformance.selftest.changes import (
 )
 from dougong_conformance.selftest.mutant import witness
 from dougong_conformance.selftest.plain_attention import PlainBackend, PlainImpl, with_plain
+from dougong_conformance.selftest.plain_encoder import with_encoder_attention
 from dougong_conformance.selftest.plain_lora import PlainLoRA, with_lora
 from dougong_conformance.session import PluginUnderTest
 
 Tensor = torch.Tensor
 _TILE = 16
+_WRAPPER = tuple(
+    f"lora.{name}"
+    for name in ("mixed", "scaling", "updates", "shapes", "in_place", "other_slots", "replays")
+)
+"""Checks that make the wrapper themselves; the others start an engine of the installed plugin."""
 
 
 @witness("V01", "torch's own kernels, in the storage dtype", "ops")
@@ -339,16 +345,14 @@ def _v15(plugin: PluginUnderTest) -> PluginUnderTest:
     return with_plain(with_claims(plugin, kv_dtypes=("float8_e4m3fn", "float8_e5m2")))
 
 
-@witness("V16", "adapters whose narrow product is rounded", "lora")
+@witness("V16", "adapters whose narrow product is rounded", *_WRAPPER)
 def _v16(plugin: PluginUnderTest) -> PluginUnderTest:
     def add(self: Any, out: Tensor, x: Tensor, a: Tensor, b: Tensor, scale: float) -> None:
         indices = PlainLoRA._used(self)
         for adapter in range(a.shape[0]):
-            rows = (indices == adapter).nonzero().flatten()
-            if rows.shape[0]:
-                narrow = (x[rows].float() @ a[adapter].float().T).to(x.dtype)
-                added = (scale * (narrow.float() @ b[adapter].float().T)).to(out.dtype)
-                out[rows] = out[rows] + added
+            narrow = (x.float() @ a[adapter].float().T).to(x.dtype)
+            added = (scale * (narrow.float() @ b[adapter].float().T)).to(out.dtype)
+            out.copy_(torch.where((indices == adapter).unsqueeze(1), out + added, out))
 
     return with_lora(plugin, add_lora_linear=add)
 
@@ -413,3 +417,13 @@ def _v20(plugin: PluginUnderTest) -> PluginUnderTest:
         return q.copy_(turned), k.copy_(keys)
 
     return around_native(plugin, "rotary_embedding", change, mutates=("q", "k"))
+
+
+@witness("V21", "adapters one after the other in float32, rounded once", *_WRAPPER)
+def _v21(plugin: PluginUnderTest) -> PluginUnderTest:
+    return with_lora(plugin)
+
+
+@witness("V22", "an encoder's step as one masked product", "ops.encoder_attention")
+def _v22(plugin: PluginUnderTest) -> PluginUnderTest:
+    return with_encoder_attention(plugin)

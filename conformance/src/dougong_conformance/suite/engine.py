@@ -13,7 +13,8 @@ from dougong_conformance.judging import Judge
 from dougong_conformance.kit.limits import law
 from dougong_conformance.subject import Subject
 from dougong_conformance.suite.worker import first_dtype, same_tokens
-from dougong_conformance.zoo.decoder import Decoder, legal_noise
+from dougong_conformance.zoo.adapters import ADAPTERS, added_weights
+from dougong_conformance.zoo.decoder import NOTHING_ADDED, Decoder, legal_noise
 from dougong_conformance.zoo.models import MODELS
 from dougong_conformance.zoo.vectors import vectors_of
 
@@ -55,6 +56,7 @@ def judge_logits(
     *,
     first: int,
     where: str = "",
+    adapter: str = "",
 ) -> None:
     """Hold what was told at consecutive positions of a sequence against the exact decoder.
 
@@ -66,9 +68,10 @@ def judge_logits(
         dtype: In which they were computed.
         first: Position of the first one.
         where: For the message.
+        adapter: Of the zoo, that is in use.
     """
-    exact = _exact(model, tuple(tokens))
-    noise = _noise(model, tuple(tokens), dtype)
+    exact = _exact(model, tuple(tokens), adapter)
+    noise = _noise(model, tuple(tokens), dtype, adapter)
     name, worst = f"{model} {where}".strip(), 0.0
     for position, one in enumerate(told, start=first):
         ids = [pair[0] for pair in one["top"]]
@@ -85,13 +88,25 @@ def judge_logits(
 
 
 @cache
-def _exact(model: str, tokens: tuple[int, ...]) -> torch.Tensor:
-    return Decoder(MODELS[model]).log_probabilities(list(tokens))
+def _exact(model: str, tokens: tuple[int, ...], adapter: str = "") -> torch.Tensor:
+    decoder = Decoder(MODELS[model], added=_added(model, adapter))
+    return decoder.log_probabilities(list(tokens))
 
 
 @cache
-def _noise(model: str, tokens: tuple[int, ...], dtype: str) -> float:
-    return legal_noise(MODELS[model], list(tokens), getattr(torch, dtype))
+def _noise(model: str, tokens: tuple[int, ...], dtype: str, adapter: str = "") -> float:
+    added = _added(model, adapter)
+    return legal_noise(MODELS[model], list(tokens), getattr(torch, dtype), added)
+
+
+@cache
+def _added(model: str, adapter: str) -> Mapping[str, torch.Tensor]:
+    return added_weights(ADAPTERS[adapter], MODELS[model]) if adapter else NOTHING_ADDED
+
+
+def legal_noise_of(model: str, tokens: Sequence[int], dtype: str) -> float:
+    """Largest difference of a log-probability that legal roundings in a dtype make."""
+    return _noise(model, tuple(tokens), dtype)
 
 
 @cache
@@ -190,11 +205,20 @@ def same_logits(
     sequence: Mapping[str, Any],
     dtype: str,
     where: str,
+    *,
+    adapter: str = "",
 ) -> None:
     """Hold the log-probabilities of a whole answer against the exact decoder."""
     if not sequence["logprobs"]:
         return
     tokens = [*prompt, *sequence["tokens"]]
     judge_logits(
-        judge, model, tokens, sequence["logprobs"], dtype, first=len(prompt) - 1, where=where
+        judge,
+        model,
+        tokens,
+        sequence["logprobs"],
+        dtype,
+        first=len(prompt) - 1,
+        where=where,
+        adapter=adapter,
     )

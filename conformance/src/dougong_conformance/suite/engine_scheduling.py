@@ -27,12 +27,12 @@ _CACHED: dict[str, Any] = {"enable_prefix_caching": True}
 def preemption_equality(subject: Subject, judge: Judge) -> None:
     """Two grow into a second block, and only three are there: one has to give way, and is computed
     anew once the other has ended."""
-    dtype, size, reserved = _dtype_and_blocks(subject)
-    room = _room(judge, size + 32)
+    dtype, size, reserved = dtype_and_blocks(subject)
+    room = room_for(judge, size + 32)
     for model in ("grouped", "window"):
         prompts = [one.prompt[: size - 3] for one in vectors_of(model)[:2]]
         if room:  # answers that fill a large block would take long to know
-            prompts = [_repeated(prompt, size - 3) for prompt in prompts]
+            prompts = [repeated(prompt, size - 3) for prompt in prompts]
         count = size - min(map(len, prompts)) + 6
         found = ask(
             subject,
@@ -57,8 +57,8 @@ def preemption_equality(subject: Subject, judge: Judge) -> None:
 
 @check("engine.prefix_cache_equality")
 def prefix_cache_equality(subject: Subject, judge: Judge) -> None:
-    dtype, size, _ = _dtype_and_blocks(subject)
-    room = _room(judge, size + 32)
+    dtype, size, _ = dtype_and_blocks(subject)
+    room = room_for(judge, size + 32)
     for model in ("grouped", "window"):
         long = [_extended(one.prompt, size) for one in vectors_of(model)]
         params = [{**GREEDY, "max_tokens": 3}]
@@ -187,7 +187,7 @@ def bad_request_harms_nobody(subject: Subject, judge: Judge) -> None:
     same_answers(judge, found["answers"], "grouped", dtype, "after a bad request")
 
 
-def _dtype_and_blocks(subject: Subject) -> tuple[str, int, int]:
+def dtype_and_blocks(subject: Subject) -> tuple[str, int, int]:
     """A dtype, the tokens of a block, and the blocks that the backend keeps for itself."""
     dtype = first_dtype(subject.facts)
     report = subject.call("engine.report", model="grouped", dtype=dtype)
@@ -196,14 +196,15 @@ def _dtype_and_blocks(subject: Subject) -> tuple[str, int, int]:
 
 def _extended(prompt: list[int], size: int) -> list[int]:
     """A prompt that fills more than one block."""
-    return _repeated(prompt, max(size + 3, min(100, 2 * size + 3)))
+    return repeated(prompt, max(size + 3, min(100, 2 * size + 3)))
 
 
-def _repeated(prompt: list[int], length: int) -> list[int]:
+def repeated(prompt: list[int], length: int) -> list[int]:
+    """A prompt of that length: this one, time after time."""
     return (prompt * (length // len(prompt) + 1))[:length]
 
 
-def _room(judge: Judge, length: int) -> dict[str, int]:
+def room_for(judge: Judge, length: int) -> dict[str, int]:
     """Options with which a sequence may grow so long; none where the suite's own allow it."""
     if length > _MOST_POSITIONS:
         judge.not_run(f"blocks of this size need {length} positions; the zoo has {_MOST_POSITIONS}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import cycle, pairwise
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ import torch
 from dougong_conformance.kit.generate import VALUES, Draw, rotary_table
 from dougong_conformance.kit.metric import Expected
 from dougong_conformance.kit.oracle import activation, linear, moe, norm, rotary, tokens
+from dougong_conformance.kit.oracle.attention import encoder_attention
 from dougong_conformance.kit.oracle.quantize import FORMATS
+from dougong_conformance.kit.place import part_of, within
 
 Sizes = Mapping[str, Any]
 Answer = Expected | torch.Tensor
@@ -231,6 +234,37 @@ def _qkv_expected(
     )
 
 
+_LENGTHS = (1, 3, 3, 2, 5)
+"""Of sequences of a step, time after time."""
+
+
+def _encoder_config(sizes: Sizes, dtype: str) -> dict[str, Any]:
+    scale = sizes.get("qk_scale", sizes["head_dim"] ** -0.5)
+    return {"num_heads": sizes["num_heads"], "head_dim": sizes["head_dim"], "scale": scale}
+
+
+def _encoder_arguments(sizes: Sizes, draw: Draw, n: int) -> list[Any]:
+    """Several sequences where there are tokens enough, two of one length among them."""
+    lengths, starts = cycle(sizes.get("lengths", _LENGTHS)), [0]
+    while starts[-1] < n:
+        starts.append(min(n, starts[-1] + next(lengths)))
+    longest = max((end - start for start, end in pairwise(starts)), default=0)
+    shape = n, sizes["num_heads"], sizes["head_dim"]
+    parts: list[Any] = [_values(sizes, draw, *shape) for _ in range(3)]
+    if sizes.get("packed"):  # as one product of a projection gives them
+        parts = [within(one, 1, at, 2 - at) for at, one in enumerate(parts)]
+    where = torch.tensor(starts, dtype=torch.int32)
+    return [*parts, where, {"host": where.clone()}, longest]
+
+
+def _encoder_expected(
+    sizes: Sizes, weights: Mapping[str, torch.Tensor], arguments: list[Any]
+) -> list[Answer]:
+    q, k, v = (part_of(one) if isinstance(one, dict) else one for one in arguments[:3])
+    scale = sizes.get("qk_scale", sizes["head_dim"] ** -0.5)
+    return [encoder_attention(q, k, v, arguments[3].tolist(), scale)]
+
+
 def _route_arguments(sizes: Sizes, draw: Draw, n: int) -> list[Any]:
     """One row of equal logits, and pairs of equal ones in another."""
     logits = draw.normal(n, sizes["num_experts"])
@@ -444,6 +478,14 @@ KINDS: dict[str, OpKind] = {
             _qkv_arguments,
             _qkv_expected,
             may_mutate=("qkv",),
+        ),
+        OpKind(
+            "encoder_attention",
+            {"num_heads": 4, "head_dim": 32},
+            _encoder_config,
+            _nothing,
+            _encoder_arguments,
+            _encoder_expected,
         ),
         OpKind(
             "moe_route",

@@ -20,10 +20,10 @@ FLUSHES = "subnormals.flush"
 """Feature of a device that flushes subnormals to zero; with ``.<dtype>``: those of one dtype."""
 BATCH_INVARIANT = "batch_invariant"
 """Feature: a row's bits do not depend on its batch; with ``.<dtype>``: in one dtype."""
-UNUSED = frozenset(
-    {"layer_norm", "moe_route", "moe_experts", "penalties", "quantize", "dequantize"}
-)
+UNUSED = frozenset({"moe_route", "moe_experts", "quantize", "dequantize"})
 """Ops of the catalogue that no model of this version calls: a device may lack what they need."""
+OF_ENCODERS = frozenset({"layer_norm", "encoder_attention"})
+"""Ops that encoders alone call: a device that lacks what they need serves no encoders."""
 TF32 = "float32.tf32"
 """Feature of a device that multiplies float32 with 10-bit mantissas."""
 
@@ -92,22 +92,22 @@ class OpUnderTest:
         return (*held, Way(""), Way(NATIVE))
 
     def running_ways(self) -> tuple[Way, ...]:
-        """`ways`, without plain torch where that cannot run and no model needs it.
+        """`ways`, without plain torch where that cannot run and no decoder needs it.
 
         Raises:
             NotClaimed: Nothing is left.
         """
         ways = self.ways()
-        if self.kind.key not in UNUSED:
+        if self.kind.key not in UNUSED | OF_ENCODERS:
             return ways
         lacks = self._native_lacks()
         if not lacks:
             return ways
         own = tuple(way for way in ways if way.name not in ("", NATIVE))
         if not own:
+            callers = "encoders alone call" if self.kind.key in OF_ENCODERS else "no model calls"
             self.judge.not_claimed(
-                f"nobody computes {self.kind.key} here, and no model of this version calls it: "
-                f"{lacks}"
+                f"nobody computes {self.kind.key} here, which {callers}: {lacks}"
             )
         return own
 

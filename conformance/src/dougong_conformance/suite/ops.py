@@ -24,6 +24,7 @@ _BY_ROWS = (
     "embedding",
     "moe_route",
     "moe_experts",
+    "encoder_attention",
     "stale_output",
 )
 

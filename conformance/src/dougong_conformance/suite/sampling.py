@@ -86,7 +86,7 @@ def penalties(subject: Subject, judge: Judge, dtype: str) -> None:
     op = OpUnderTest(subject, judge, "penalties", dtype, id="sampling.penalties")
     calls = op_calls(op, (1, 2, 3, 7, 8, 0))
     op.check_calls(calls)
-    for way in op.running_ways():
+    for way in op.ways():
         (call,) = op.run(way, calls[3:4])
         judge.exact(
             call["outputs"][0][0], calls[3][0][0], f"logits of a row without penalties by {way}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -14,7 +12,8 @@ from dougong_conformance.kit.generate import Draw
 from dougong_conformance.kit.metric import F64
 from dougong_conformance.kit.oracle import tokens
 from dougong_conformance.kit.oracle.draw import draw, uniform
-from dougong_conformance.subject import Subject, SubjectRaised
+from dougong_conformance.subject import Subject
+from dougong_conformance.suite.sampled_steps import drawn_tokens, random_rows, sampled
 
 _BINS = 16
 _DRAWS = 8000
@@ -27,7 +26,7 @@ def seeds(subject: Subject, judge: Judge) -> None:
     logits = Draw("sampling.seeds").normal(1, 512).expand(64, -1).contiguous()
     base = list(range(64))
     first, again, other, moved = (
-        _tokens(subject, judge, logits, seeds=of, positions=at)
+        drawn_tokens(subject, judge, logits, seeds=of, positions=at)
         for of, at in (
             (base, [5] * 64),
             (base, [5] * 64),
@@ -42,7 +41,7 @@ def seeds(subject: Subject, judge: Judge) -> None:
         len(set(first.tolist())) > 16,
         f"64 rows of other seeds drew {len(set(first.tolist()))} tokens",
     )
-    few = _tokens(subject, judge, logits[:3], seeds=base[:3], positions=[5] * 3)
+    few = drawn_tokens(subject, judge, logits[:3], seeds=base[:3], positions=[5] * 3)
     judge.exact(few, first[:3], "tokens of the first rows, drawn in a smaller batch,")
 
 
@@ -52,7 +51,7 @@ def distribution(subject: Subject, judge: Judge) -> None:
     logits = Draw("sampling.distribution").normal(1, _BINS)
     rows = logits.expand(_DRAWS, -1).contiguous()
     for temperature in (1.0, 0.5, 2.0):
-        drawn = _tokens(
+        drawn = drawn_tokens(
             subject,
             judge,
             rows,
@@ -76,7 +75,7 @@ def draws(subject: Subject, judge: Judge) -> None:
     of, at = [3 * one + 11 for one in range(192)], list(range(192))
     temperature = [0.3 + 0.01 * one for one in range(192)]
     top_k, top_p = [211, 5, 50, 1] * 48, [1.0, 0.9, 0.5, 1.0, 0.95, 0.3] * 32
-    drawn = _tokens(
+    drawn = drawn_tokens(
         subject,
         judge,
         logits,
@@ -105,7 +104,7 @@ def mixed_rows(subject: Subject, judge: Judge) -> None:
     """Greedy rows and drawing rows of one step stay apart."""
     logits = Draw("sampling.mixed_rows").normal(9, 97, scale=2.0)
     rows = [7, 1, 4]
-    found = _sampled(subject, judge, [logits], [_random(rows, [1, 2, 3], [0, 0, 0], 97)])[0]
+    found = sampled(subject, judge, [logits], [random_rows(rows, [1, 2, 3], [0, 0, 0], 97)])[0]
     greedy = tokens.greedy(logits)
     others = [row for row in range(9) if row not in rows]
     judge.exact(found["token_ids"][others], greedy[others], "tokens of greedy rows")
@@ -127,7 +126,7 @@ def each_step(subject: Subject, judge: Judge) -> None:
     """Every step gives its own tokens, though shapes repeat."""
     draw_ = Draw("sampling.each_step")
     steps = [draw_.normal(5, 97) for _ in range(4)]
-    for logits, found in zip(steps, _sampled(subject, judge, steps), strict=True):
+    for logits, found in zip(steps, sampled(subject, judge, steps), strict=True):
         judge.exact(found["token_ids"], tokens.greedy(logits), "tokens of one of four greedy steps")
 
 
@@ -135,9 +134,9 @@ def each_step(subject: Subject, judge: Judge) -> None:
 def reported_logprobs(subject: Subject, judge: Judge) -> None:
     """Reported logarithms are those before temperature and cuts, best first."""
     logits = Draw("sampling.reported_logprobs").normal(6, 97, scale=2.0)
-    random = _random(list(range(6)), [1] * 6, list(range(6)), 97)
+    random = random_rows(list(range(6)), [1] * 6, list(range(6)), 97)
     random |= {"temperature": [0.5] * 6, "top_k": [3] * 6, "has_cuts": [True]}
-    (found,) = _sampled(subject, judge, [logits], [random], num_logprobs=4)
+    (found,) = sampled(subject, judge, [logits], [random], num_logprobs=4)
     whole = tokens.logprobs(logits)
     ids = torch.cat((found["token_ids"].unsqueeze(1), found["top_ids"]), dim=1)
     given = torch.cat((found["logprob"].unsqueeze(1), found["top_logprobs"]), dim=1)
@@ -158,68 +157,7 @@ def suppressed(subject: Subject, judge: Judge) -> None:
     logits = Draw("sampling.suppressed").normal(3, 97)
     logits[:, 5] = 9.0
     logits[:, 40] = 8.0
-    (found,) = _sampled(subject, judge, [logits], suppressed=[[1, [5]], [2, [5, 40]]])
+    (found,) = sampled(subject, judge, [logits], suppressed=[[1, [5]], [2, [5, 40]]])
     ruled = logits.clone()
     ruled[1, 5] = ruled[2, 5] = ruled[2, 40] = -torch.inf
     judge.exact(found["token_ids"], tokens.greedy(ruled), "tokens where some are ruled out")
-
-
-def _random(
-    rows: list[int], seeds: list[int], positions: list[int], vocab_size: int
-) -> dict[str, list[Any]]:
-    count = len(rows)
-    return {
-        "rows": rows,
-        "seeds": seeds,
-        "positions": positions,
-        "temperature": [1.0] * count,
-        "top_k": [vocab_size] * count,
-        "top_p": [1.0] * count,
-        "has_cuts": [],
-    }
-
-
-def _tokens(
-    subject: Subject,
-    judge: Judge,
-    logits: torch.Tensor,
-    *,
-    seeds: list[int],
-    positions: list[int],
-    temperature: float | Sequence[float] = 1.0,
-    top_k: list[int] | None = None,
-    top_p: list[float] | None = None,
-) -> torch.Tensor:
-    """Tokens of a step in which every row draws."""
-    random = _random(list(range(len(logits))), seeds, positions, logits.shape[1])
-    given = [temperature] * len(logits) if isinstance(temperature, float) else list(temperature)
-    random["temperature"] = given
-    if top_k is not None and top_p is not None:
-        random |= {"top_k": top_k, "top_p": top_p, "has_cuts": [True]}
-    (found,) = _sampled(subject, judge, [logits], [random])
-    drawn: torch.Tensor = found["token_ids"]
-    return drawn
-
-
-def _sampled(
-    subject: Subject,
-    judge: Judge,
-    logits: list[torch.Tensor],
-    random: list[dict[str, list[Any]]] | None = None,
-    **more: Any,
-) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = subject.call(
-            "sampling.sample",
-            logits=logits,
-            dtype=subject.facts.dtypes[0],
-            random=random,
-            **more,
-        )
-    except SubjectRaised as exc:
-        judge.fail(f"sampling raised {exc.raised.kind}: {exc.raised.message}")
-    for one in found:
-        judge.require(
-            one["token_ids"].dtype is torch.int64, f"token ids are {one['token_ids'].dtype}"
-        )
-    return found

@@ -36,6 +36,7 @@ class Arithmetic:
         return self.stored(x) if self.rounds_inside else x
 
 
+NOTHING_ADDED: Mapping[str, torch.Tensor] = {}
 EXACT = Arithmetic(torch.float64, torch.float64, rounds_inside=False)
 
 
@@ -54,17 +55,30 @@ class Decoder:
     Args:
         model: Which.
         arithmetic: How it computes.
+        added: Float64, added to weights of these names: adapters that are merged.
     """
 
-    def __init__(self, model: ZooModel, arithmetic: Arithmetic = EXACT) -> None:
+    def __init__(
+        self,
+        model: ZooModel,
+        arithmetic: Arithmetic = EXACT,
+        added: Mapping[str, torch.Tensor] = NOTHING_ADDED,
+    ) -> None:
         self.config: Mapping[str, Any] = model.config
         self._as = arithmetic
         self._weights = {
-            name: weight.to(arithmetic.computes) for name, weight in weights_of(model).items()
+            name: (weight.double() + added.get(name, 0.0)).to(arithmetic.computes)
+            for name, weight in weights_of(model).items()
         }
 
     def logits(self, token_ids: list[int]) -> torch.Tensor:
         """``[len(token_ids), vocab_size]``, one row per position."""
+        tied = bool(self.config["tie_word_embeddings"])
+        head = "model.embed_tokens.weight" if tied else "lm_head.weight"
+        return self._as.stored(self.hidden(token_ids) @ self._weights[head].t())
+
+    def hidden(self, token_ids: list[int]) -> torch.Tensor:
+        """``[len(token_ids), hidden_size]``, after the last norm."""
         x = self._weights["model.embed_tokens.weight"][torch.tensor(token_ids)]
         for layer in range(int(self.config["num_hidden_layers"])):
             prefix = f"model.layers.{layer}"
@@ -72,9 +86,7 @@ class Decoder:
             x = self._as.stored(x + self._attention(normed, f"{prefix}.self_attn"))
             normed = self._norm(x, f"{prefix}.post_attention_layernorm.weight")
             x = self._as.stored(x + self._mlp(normed, f"{prefix}.mlp"))
-        tied = bool(self.config["tie_word_embeddings"])
-        head = "model.embed_tokens.weight" if tied else "lm_head.weight"
-        return self._as.stored(self._norm(x, "model.norm.weight") @ self._weights[head].t())
+        return self._norm(x, "model.norm.weight")
 
     def log_probabilities(self, token_ids: list[int]) -> torch.Tensor:
         """float64 ``[len(token_ids), vocab_size]``."""
@@ -145,10 +157,15 @@ def greedy(
     return tokens[len(prompt) :], least
 
 
-def legal_noise(model: ZooModel, token_ids: list[int], dtype: torch.dtype) -> float:
+def legal_noise(
+    model: ZooModel,
+    token_ids: list[int],
+    dtype: torch.dtype,
+    added: Mapping[str, torch.Tensor] = NOTHING_ADDED,
+) -> float:
     """Largest difference of a log-probability that legal arithmetic makes at any position."""
-    exact = Decoder(model).log_probabilities(token_ids)
+    exact = Decoder(model, added=added).log_probabilities(token_ids)
     return max(
-        float((Decoder(model, one).log_probabilities(token_ids) - exact).abs().max())
+        float((Decoder(model, one, added).log_probabilities(token_ids) - exact).abs().max())
         for one in legal_arithmetics(dtype)
     )

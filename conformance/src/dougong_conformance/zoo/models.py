@@ -102,14 +102,23 @@ def weights_of(model: ZooModel) -> dict[str, torch.Tensor]:
     bits = np.random.PCG64(model.seed)  # its stream is fixed for ever, unlike derived draws
     found = {}
     for name, shape in tensor_shapes(model.config):
-        raw = bits.random_raw(int(np.prod(shape)))
-        # Uniform over -127 to 127: the highest bits of each number, without a float on the way.
-        whole = ((raw >> np.uint64(32)) * np.uint64(2 * _STEPS + 1) >> np.uint64(32)).astype(
-            np.int64
-        ) - _STEPS
-        values = torch.from_numpy(whole.astype(np.float64)).reshape(shape)
+        values = _whole(bits, int(np.prod(shape))).reshape(shape)
         found[name] = _scaled(name, values, model.config).float()
     return found
+
+
+def drawn_whole(seed: int, count: int) -> torch.Tensor:
+    """Whole numbers from -127 to 127, float64 ``[count]``, the same everywhere."""
+    return _whole(np.random.PCG64(seed), count)
+
+
+def _whole(bits: np.random.PCG64, count: int) -> torch.Tensor:
+    raw = bits.random_raw(count)
+    # Uniform over -127 to 127: the highest bits of each number, without a float on the way.
+    whole = ((raw >> np.uint64(32)) * np.uint64(2 * _STEPS + 1) >> np.uint64(32)).astype(
+        np.int64
+    ) - _STEPS
+    return torch.from_numpy(whole.astype(np.float64))
 
 
 def _scaled(name: str, whole: torch.Tensor, config: Mapping[str, Any]) -> torch.Tensor:
@@ -153,13 +162,26 @@ def tensor_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, .
 def write_model(model: ZooModel, folder: Path) -> Path:
     """Write a whole checkpoint into ``folder`` and return it."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "config.json", model.config)
-    _write(folder / "generation_config.json", {"eos_token_id": EOS_ID})
+    write_json(folder / "config.json", model.config)
+    write_json(folder / "generation_config.json", {"eos_token_id": EOS_ID})
     save_file(weights_of(model), folder / "model.safetensors", metadata={"format": "pt"})
-    _write(folder / "tokenizer.json", _tokenizer())
-    names = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
-    _write(folder / "tokenizer_config.json", {**names, "add_bos_token": False})
+    write_tokenizer(folder)
     return folder
+
+
+def write_tokenizer(folder: Path) -> None:
+    """The tokenizer that all models share."""
+    write_json(folder / "tokenizer.json", _tokenizer())
+    names = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    write_json(folder / "tokenizer_config.json", {**names, "add_bos_token": False})
+
+
+_LETTERS = [*(chr(code) for code in range(33, 33 + VOCAB_SIZE - 3)), " "]
+
+
+def text_of(token_ids: list[int]) -> str:
+    """What tokens stand for; those of begin and end for nothing."""
+    return "".join(_LETTERS[one - 2] for one in token_ids if one > EOS_ID)
 
 
 def _tokenizer() -> dict[str, Any]:
@@ -169,7 +191,7 @@ def _tokenizer() -> dict[str, Any]:
                "rstrip": False, "normalized": False, "special": True}
         for number, name in enumerate(("<s>", "</s>"))
     }  # fmt: skip
-    letters = [chr(code) for code in range(33, 33 + VOCAB_SIZE - 3)] + ["Ġ"]
+    letters = [*_LETTERS[:-1], "Ġ"]  # as byte-level tokenizers spell a space
     vocabulary = {name: number for number, name in enumerate((*special, *letters))}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
                   "use_regex": True}  # fmt: skip
@@ -190,5 +212,6 @@ def _tokenizer() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """One file."""
     path.write_text(json.dumps(content, indent=2), encoding="utf-8")

@@ -12,7 +12,7 @@ import torch
 from dougong_conformance.kit.generate import Draw, rotary_table
 from dougong_conformance.kit.oracle import activation, linear, lora, moe, norm, rotary, tokens
 from dougong_conformance.kit.oracle import quantize as quant
-from dougong_conformance.kit.oracle.attention import AttentionTerms, attention
+from dougong_conformance.kit.oracle.attention import AttentionTerms, attention, encoder_attention
 from dougong_conformance.kit.oracle.draw import draw, uniform
 
 mpf = mpmath.mpf
@@ -149,6 +149,27 @@ def test_no_adapter_leaves_a_row_alone() -> None:
     assert torch.equal(found.value[0], out[0].double())
     wanted = out[1].double() + 2 * (b[0].double() @ (a[0].double() @ x[1].double()))
     assert torch.allclose(found.value[1], wanted)
+
+
+@pytest.mark.parametrize("vocab_size", [1, 31, 32, 33, 97])
+def test_bits_of_a_mask_are_where_a_worker_looks_for_them(vocab_size: int) -> None:
+    is_allowed = Draw("bits", vocab_size).uniform(4, vocab_size) < 0.5
+    is_allowed[0] = True
+    words = tokens.packed(is_allowed)
+    assert words.dtype is torch.int32
+    assert words.shape == (4, -(-vocab_size // 32))
+    for row, bits in zip(words.tolist(), is_allowed.tolist(), strict=True):
+        whole = sum((word & 0xFFFFFFFF) << 32 * at for at, word in enumerate(row))
+        assert whole == sum(bit << token for token, bit in enumerate(bits))
+
+
+def test_an_encoder_attends_in_each_sequence_alone_and_both_ways() -> None:
+    q, k, v = (Draw(f"encoder {part}").normal(6, 2, 8) for part in "qkv")
+    found = encoder_attention(q, k, v, [0, 2, 6], 0.5).value
+    for start, end in ((0, 2), (2, 6)):
+        query, key, value = (one[start:end].double().transpose(0, 1) for one in (q, k, v))
+        wanted = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=0.5)
+        assert torch.allclose(found[start:end], wanted.transpose(0, 1))
 
 
 @pytest.mark.extra

@@ -43,7 +43,7 @@ def test_every_check_kills_something_or_says_whom_it_repeats(profile: str) -> No
 
 def test_what_may_end_as_not_claimed_names_a_capability() -> None:
     optional = {"ops.layer_norm", "ops.moe_route", "ops.moe_experts", "kv.saturation"}
-    for id in optional | {"attention.sliding_window", "lora.scaling", "sampling.penalties"}:
+    for id in optional | {"attention.sliding_window", "lora.scaling"}:
         assert all_requirements()[id].capability, id
 
 

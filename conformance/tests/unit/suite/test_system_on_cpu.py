@@ -20,7 +20,9 @@ _PASSED = (
     "streams.work_keeps_its_order", "streams.waits_wait", "streams.previous_stream_is_restored",
     "worker.life_cycle", "worker.refuses_calls_out_of_order", "worker.layout_is_as_planned",
     "engine.greedy_equality", "engine.mixed_batches", "engine.abort_frees",
-    "engine.preemption_equality",
+    "engine.preemption_equality", "engine.penalties", "engine.mixed_sampling",
+    "engine.prompt_logprobs", "engine.structured_output", "engine.lora_equals_merged",
+    "engine.lora_prefix_cache", "lora.unload", "lora.slot_reuse", "worker.grammar_masks",
 )  # fmt: skip
 _NOT_CLAIMED = (
     "discovery.mask_counts", "graph.replay_sees_new_inputs", "worker.sleep_frees",

@@ -221,3 +221,34 @@ def test_a_backend_for_one_phase_does_not_pass_because_nothing_was_asked_of_it(
         except CheckEnded as exc:
             outcome = exc.outcome
         assert outcome is expected
+
+
+_REFUSES = Raised("ConfigError", ("ConfigError", "DougongError"), "platform told has none")
+
+
+@pytest.mark.parametrize("id", ["lora.unload", "engine.lora_equals_merged", "engine.embeddings"])
+@pytest.mark.parametrize(
+    ("raised", "outcome"),
+    [
+        (_REFUSES, Outcome.NOT_CLAIMED),
+        (None, Outcome.FAIL),
+        (replace(_REFUSES, kinds=("RuntimeError",)), Outcome.FAIL),
+    ],
+)
+def test_a_platform_without_adapters_or_vectors_has_to_refuse_them(
+    id: str, raised: Raised | None, outcome: Outcome
+) -> None:
+    assert ended(id, Told({"engine.refused": raised}, True)) is outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [("RequestError", Outcome.NOT_CLAIMED), ("DeviceError", Outcome.FAIL), ("", Outcome.FAIL)],
+)
+def test_a_worker_without_masks_gets_no_request_with_a_grammar(kind: str, outcome: Outcome) -> None:
+    def generate(**arguments: Any) -> Any:
+        if kind:
+            raise SubjectRaised(Raised(kind, (kind, "DougongError"), "no masks here"))
+        return {"answers": []}
+
+    assert ended("engine.structured_output", Told({"engine.generate": generate}, True)) is outcome

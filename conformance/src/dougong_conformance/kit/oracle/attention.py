@@ -1,9 +1,10 @@
-"""Causal attention of a step's queries over all keys and values of their sequences."""
+"""Attention of a step's queries over all keys and values of their sequences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -18,11 +19,13 @@ class AttentionTerms:
         scale: Factor of ``q @ k``.
         sliding_window: Tokens a query sees, itself included; ``None``: all.
         soft_cap: Scores become ``cap * tanh(score / cap)``; ``None``: no cap.
+        is_causal: A query sees no later token.
     """
 
     scale: float
     sliding_window: int | None = None
     soft_cap: float | None = None
+    is_causal: bool = True
 
 
 def attention(
@@ -58,7 +61,7 @@ def _one(
         scores = terms.soft_cap * torch.tanh(scores / terms.soft_cap)
     at_query = torch.arange(num_keys - num_queries, num_keys).unsqueeze(1)
     at_key = torch.arange(num_keys)
-    is_hidden = at_key > at_query
+    is_hidden = (at_key > at_query) & terms.is_causal
     if terms.sliding_window is not None:
         is_hidden = is_hidden | (at_key <= at_query - terms.sliding_window)
     shares = scores.masked_fill(is_hidden, -torch.inf).softmax(dim=-1)
@@ -66,3 +69,25 @@ def _one(
     out = torch.einsum("hqk,khd->qhd", shares, value)
     size = torch.einsum("hqk,khd->qhd", shares, value.abs())
     return out, size * (1 + 2 * largest.T.unsqueeze(-1)), size
+
+
+def encoder_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: Sequence[int], scale: float
+) -> Expected:
+    """Each token over all tokens of its own sequence, before and after it.
+
+    Args:
+        q: ``[num_tokens, num_heads, head_dim]``.
+        k: Likewise.
+        v: Likewise.
+        starts: Where each sequence begins, then ``num_tokens``.
+        scale: Factor of ``q @ k``.
+    """
+    if not q.shape[0]:
+        nothing = torch.zeros(q.shape, dtype=F64)
+        return Expected(nothing, nothing, nothing, 1, q.dtype)
+    terms = AttentionTerms(scale=scale, is_causal=False)
+    queries, keys, values = (
+        [one[start:end] for start, end in pairwise(starts)] for one in (q, k, v)
+    )
+    return attention(queries, keys, values, terms)

@@ -65,3 +65,20 @@ def kept(
     keeps = inside & ((before < limit) | is_first)
     is_near = inside & ~is_first & ((before - limit).abs() < margin)
     return keeps, is_near
+
+
+def packed(is_allowed: torch.Tensor) -> torch.Tensor:
+    """Bits of masks as a worker gets them: token ``t`` is bit ``t % 32`` of word ``t // 32``.
+
+    Args:
+        is_allowed: Bool ``[num_rows, vocab_size]``.
+
+    Returns:
+        int32 ``[num_rows, ceil(vocab_size / 32)]``; bits past the vocabulary are not set.
+    """
+    num_rows, vocab_size = is_allowed.shape
+    num_words = -(-vocab_size // 32)
+    bits = torch.zeros(num_rows, num_words * 32, dtype=torch.int64)
+    bits[:, :vocab_size] = is_allowed
+    words = (bits.view(num_rows, num_words, 32) << torch.arange(32)).sum(dim=-1)
+    return torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)

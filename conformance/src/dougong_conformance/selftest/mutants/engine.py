@@ -6,58 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from dougong_conformance.selftest.mutant import mutant
-from dougong_conformance.selftest.reshape import (
-    subclass,
-    with_backends,
-    with_kernel,
-    with_platform,
-    with_worker,
-)
+from dougong_conformance.selftest.reshape import with_kernel, with_platform
+from dougong_conformance.selftest.steps import with_common, with_lengths, with_new, with_steps
 from dougong_conformance.session import PluginUnderTest
-
-
-def _with_steps(plugin: PluginUnderTest, change: Any) -> PluginUnderTest:
-    """``change(step)`` is what the worker takes instead of a step."""
-
-    def members(good: Any) -> dict[str, Any]:
-        def submit(self: Any, step: Any, intermediate: Any = None) -> Any:
-            return good.submit(self, change(step), intermediate)
-
-        return {"submit": submit}
-
-    return with_worker(plugin, members)
-
-
-def _with_new(plugin: PluginUnderTest, change: Any) -> PluginUnderTest:
-    """``change(request)`` is what the worker takes instead of a new request."""
-
-    def changed(step: Any) -> Any:
-        return replace(step, scheduled_new_reqs=[change(one) for one in step.scheduled_new_reqs])
-
-    return _with_steps(plugin, changed)
-
-
-def _with_common(plugin: PluginUnderTest, change: Any) -> PluginUnderTest:
-    """``change(common)`` is what every metadata builder gets."""
-
-    def members(good: Any) -> dict[str, Any]:
-        def make_builder(self: Any, spec: Any, layout: Any, device: Any) -> Any:
-            builder = good.make_builder(self, spec, layout, device)
-            builder.__class__ = subclass(
-                type(builder),
-                lambda cls: {"build": lambda it, common: cls.build(it, change(common))},
-            )
-            return builder
-
-        return {"make_builder": make_builder}
-
-    return with_backends(plugin, members)
-
-
-def _with_lengths(common: Any, lengths: Any) -> Any:
-    """Other lengths, at the same place of the device, where a captured step reads them too."""
-    common.seq_lens.copy_(lengths.to(common.seq_lens.device))
-    return replace(common, seq_lens_cpu=lengths)
 
 
 @mutant(
@@ -75,7 +26,7 @@ def e01(plugin: PluginUnderTest) -> PluginUnderTest:
         blocks = tuple([*one[1:2], *one[1:]] if len(one) > 1 else one for one in request.block_ids)
         return replace(request, block_ids=blocks)
 
-    return _with_new(plugin, change)
+    return with_new(plugin, change)
 
 
 @mutant(
@@ -90,7 +41,7 @@ def e02(plugin: PluginUnderTest) -> PluginUnderTest:
         ids = list(request.token_ids)
         return replace(request, token_ids=[*ids[1:2], *ids[1:]])
 
-    return _with_new(plugin, change)
+    return with_new(plugin, change)
 
 
 @mutant(
@@ -108,9 +59,9 @@ def e03(plugin: PluginUnderTest) -> PluginUnderTest:
         is_later = (counts > 1) & (lengths > counts)
         if not bool(is_later.any()):
             return common
-        return _with_lengths(common, torch.where(is_later, counts.to(lengths.dtype), lengths))
+        return with_lengths(common, torch.where(is_later, counts.to(lengths.dtype), lengths))
 
-    return _with_common(plugin, change)
+    return with_common(plugin, change)
 
 
 @mutant(
@@ -119,7 +70,7 @@ def e03(plugin: PluginUnderTest) -> PluginUnderTest:
     killer="engine.abort_frees",
 )
 def w07(plugin: PluginUnderTest) -> PluginUnderTest:
-    return _with_steps(plugin, lambda step: replace(step, finished_req_ids=[]))
+    return with_steps(plugin, lambda step: replace(step, finished_req_ids=[]))
 
 
 @mutant(
@@ -134,7 +85,7 @@ def n43(plugin: PluginUnderTest) -> PluginUnderTest:
         common.block_table[1].copy_(common.block_table[0])
         return common
 
-    return _with_common(plugin, change)
+    return with_common(plugin, change)
 
 
 @mutant(
@@ -188,7 +139,7 @@ def n46(plugin: PluginUnderTest) -> PluginUnderTest:
         ]
         return replace(step, scheduled_new_reqs=moved)
 
-    return _with_steps(plugin, change)
+    return with_steps(plugin, change)
 
 
 @mutant("N47", "the platform overrules a dtype that was asked for", killer="engine.reports_itself")
@@ -219,9 +170,9 @@ def n48(plugin: PluginUnderTest) -> PluginUnderTest:
         import torch
 
         lengths = common.seq_lens_cpu
-        return _with_lengths(common, torch.where(counts == 1, counts.to(lengths.dtype), lengths))
+        return with_lengths(common, torch.where(counts == 1, counts.to(lengths.dtype), lengths))
 
-    return _with_common(plugin, change)
+    return with_common(plugin, change)
 
 
 @mutant(
@@ -241,7 +192,7 @@ def n49(plugin: PluginUnderTest) -> PluginUnderTest:
             replace(request, token_ids=[2, *list(request.token_ids)[1:]]) if is_other else request
         )
 
-    return _with_new(plugin, change)
+    return with_new(plugin, change)
 
 
 @mutant(
@@ -260,7 +211,7 @@ def n50(plugin: PluginUnderTest) -> PluginUnderTest:
         return step
 
     seen = {"steps": 0}
-    return _with_steps(plugin, change)
+    return with_steps(plugin, change)
 
 
 @mutant("N51", "the engine runs on a device of another name", killer="engine.reports_itself")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from dougong_conformance.selftest.mutant import mutant
-from dougong_conformance.selftest.mutants.engine import _with_common, _with_lengths
 from dougong_conformance.selftest.reshape import subclass, with_backends, with_named_class
+from dougong_conformance.selftest.steps import with_common, with_lengths
 from dougong_conformance.session import PluginUnderTest
 
 
@@ -133,9 +133,9 @@ def g07(plugin: PluginUnderTest) -> PluginUnderTest:
             return common  # a rehearsal
         baked = first.setdefault(common.num_reqs, common.seq_lens_cpu.clone())
         # Never longer than it is: what was not written yet is not read.
-        return _with_lengths(common, baked.minimum(common.seq_lens_cpu))
+        return with_lengths(common, baked.minimum(common.seq_lens_cpu))
 
-    return _with_common(plugin, change)
+    return with_common(plugin, change)
 
 
 @mutant("N52", "a capture that fails is passed over in silence", killer="graph.failure_is_loud")

@@ -19,6 +19,7 @@ from dougong_conformance.selftest.changes import (
     with_op,
 )
 from dougong_conformance.selftest.mutant import mutant
+from dougong_conformance.selftest.plain_encoder import other_sequences, with_encoder_attention
 from dougong_conformance.session import PluginUnderTest
 
 Tensor = torch.Tensor
@@ -572,3 +573,19 @@ def _o49(plugin: PluginUnderTest) -> PluginUnderTest:
 
     claimed = with_claims(plugin, features=["batch_invariant.float32"])
     return with_op(claimed, "linear", compute)
+
+
+@mutant("O50", "tokens of an encoder see none that comes after", killer="ops.encoder_attention")
+def _o50(plugin: PluginUnderTest) -> PluginUnderTest:
+    def hidden(sequence: Tensor, place: Tensor) -> Tensor:
+        return other_sequences(sequence, place) | (place[None, :] > place[:, None])
+
+    return with_encoder_attention(plugin, hidden)
+
+
+@mutant("O51", "sequences of an encoder's step see one another", killer="ops.encoder_attention")
+def _o51(plugin: PluginUnderTest) -> PluginUnderTest:
+    def hidden(sequence: Tensor, place: Tensor) -> Tensor:
+        return other_sequences(sequence // 2, place)  # two that share a tile
+
+    return with_encoder_attention(plugin, hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -186,3 +187,46 @@ def _p17(plugin: PluginUnderTest) -> PluginUnderTest:
         return backwards(values), backwards(ids)
 
     return with_aten(plugin, {"topk": topk})
+
+
+@mutant("P18", "min-p is compared in logarithms to base 2", killer="sampling.min_p")
+def _p18(plugin: PluginUnderTest) -> PluginUnderTest:
+    return with_aten(plugin, {"log": lambda good, numbers: good(numbers) / math.log(2)})
+
+
+@mutant("P19", "a token that was generated often counts once", killer="sampling.penalised_rows")
+def _p19(plugin: PluginUnderTest) -> PluginUnderTest:
+    def add(good: Any, tensor: Tensor, dim: int, index: Tensor, source: Tensor, *rest: Any) -> Any:
+        return tensor.index_put_((index,), source)
+
+    return with_aten(plugin, {"index_add_": add})
+
+
+@mutant("P20", "a bias takes the logit's place", killer="sampling.logit_bias")
+def _p20(plugin: PluginUnderTest) -> PluginUnderTest:
+    def put(good: Any, tensor: Tensor, indices: Any, values: Tensor, *rest: Any) -> Any:
+        if rest and tensor.is_floating_point():
+            return tensor.index_put_(tuple(indices), values)
+        return good(tensor, indices, values, *rest)
+
+    return with_aten(plugin, {"index_put_": put})
+
+
+@mutant("P21", "of the rows with allowed tokens only the first is ruled", killer="sampling.allowed")
+def _p21(plugin: PluginUnderTest) -> PluginUnderTest:
+    def put(good: Any, tensor: Tensor, indices: Any, values: Tensor, *rest: Any) -> Any:
+        if len(indices) == 1 and values.dim() == 0 and tensor.is_floating_point():
+            return good(tensor, [indices[0][:1]], values, *rest)
+        return good(tensor, indices, values, *rest)
+
+    return with_aten(plugin, {"index_put_": put})
+
+
+@mutant("P22", "the bits of a mask are read from the highest on", killer="sampling.structured")
+def _p22(plugin: PluginUnderTest) -> PluginUnderTest:
+    def select(good: Any, table: Tensor, *rest: Any) -> Any:
+        found = good(table, *rest)
+        is_of_bits = tuple(table.shape) == (256, 8)  # what each byte of a mask does to eight logits
+        return backwards(found) if is_of_bits else found
+
+    return with_aten(plugin, {"index_select": select})

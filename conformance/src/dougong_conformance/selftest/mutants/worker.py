@@ -335,3 +335,20 @@ def n41(plugin: PluginUnderTest) -> PluginUnderTest:
         return {"get_attn_backends": get_attn_backends}
 
     return with_platform(plugin, members)
+
+
+@mutant(
+    "W09",
+    "masks belong to the requests in the order in which these came",
+    killer="worker.grammar_masks",
+)
+def w09(plugin: PluginUnderTest) -> PluginUnderTest:
+    def members(good: Any) -> dict[str, Any]:
+        def sample(self: Any, handle: Any, grammar: Any = None) -> Any:
+            if grammar is not None:
+                grammar = replace(grammar, req_ids=sorted(grammar.req_ids))
+            return good.sample(self, handle, grammar)
+
+        return {"sample": sample}
+
+    return with_worker(plugin, members)
