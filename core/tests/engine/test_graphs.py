@@ -239,7 +239,7 @@ def test_a_capture_that_raises_leaves_an_eager_engine_that_says_why(
 ) -> None:
     with LLM(model, **OPTIONS) as llm:
         assert tokens(llm) == expected
-        assert llm.plan.mode.name == "eager"
+        assert llm.plan.mode.name == "none"
         (fallback,) = llm.plan.fallbacks
         assert (fallback.level.value, fallback.subject) == ("path", "graph capture")
         assert "no stream is left for" in fallback.reason
@@ -264,7 +264,7 @@ def test_attention_that_takes_no_padding_is_found_before_the_first_request(
 
     monkeypatch.setattr(ReferenceAttentionImpl, "write_kv", picky)
     with LLM(model, **OPTIONS, attention_backend="reference/torch") as llm:
-        assert llm.plan.mode.name == "eager"
+        assert llm.plan.mode.name == "none"
         (fallback,) = llm.plan.fallbacks
         assert fallback.subject == "graph capture"
         assert "one row of padding: ValueError: a negative slot" in fallback.reason

@@ -18,6 +18,7 @@ from dougong.planner import (
     AttentionPlan,
     ExecutionMode,
     ExecutionPlan,
+    ExecutionWay,
     Fallback,
     FallbackLevel,
     KVCachePlanned,
@@ -123,7 +124,8 @@ def plain_plan() -> ExecutionPlan:
                 format="float32", stored_bytes=4096, computed_as="float32", where="as stored"
             ),
         ),
-        mode=ExecutionMode("eager", "the platform captures no graphs"),
+        execution=ExecutionWay("flat", "the model is a list of 9 calls of ops and attention"),
+        mode=ExecutionMode("none", "the platform captures no graphs"),
         decisions=(
             Decision("dtype", "float32", CHECKPOINT, "torch_dtype of config.json"),
             Decision("seed", 0, CORE, "default", is_default=True),
@@ -201,7 +203,8 @@ def chip_plan() -> ExecutionPlan:
                 kernel="acme/fp8_mm",
             ),
         ),
-        mode=ExecutionMode("eager", "the platform can capture decode steps; this core does not"),
+        execution=ExecutionWay("flat", "the model is a list of 9 calls of ops and attention"),
+        mode=ExecutionMode("none", "the platform can capture decode steps; this core does not"),
         decisions=(
             Decision("max_model_len", 8192, CHECKPOINT, "max_position_embeddings of config.json"),
             Decision("block_size", 16, platform_author("acme"), "preferred by this device"),

@@ -30,6 +30,7 @@ _HELP: dict[str, tuple[Any, str]] = {
     "scheduling_policy": (str | None, "Order of requests: fcfs or priority."),
     "attention_backend": (str | None, "NAME, or prefill=NAME,decode=NAME; obeyed or refused."),
     "enforce_eager": (bool | None, "No graph capture and no compilation."),
+    "execution": (str | None, "flat (straight-line code) or eager; obeyed or refused."),
     "graph_level": (str | None, "Capture none, piecewise, decode or full; obeyed or refused."),
     "graph_sizes": (str | None, "Token counts to capture, between commas; obeyed or refused."),
     "graph_memory_bytes": (int | None, "Most memory of all graphs. Default: a twentieth."),

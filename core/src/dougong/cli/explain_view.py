@@ -14,7 +14,14 @@ from dougong.cli.explain_switches import switch_lines
 from dougong.cli.explain_text import counted, entry, line, size
 from dougong.config import Decision
 from dougong.config.decision import CHECKPOINT, CORE, USER
-from dougong.planner import ExecutionMode, ExecutionPlan, LoRAPlan, PassedOver, WeightPlan
+from dougong.planner import (
+    ExecutionMode,
+    ExecutionPlan,
+    ExecutionWay,
+    LoRAPlan,
+    PassedOver,
+    WeightPlan,
+)
 
 _GUIDES = "dim"
 
@@ -60,7 +67,7 @@ def plan_tree(plan: ExecutionPlan, *, is_verbose: bool = False) -> Tree:
             kv_cache_tree(plan),
             ops_tree(plan),
             _weights(plan.weights, {one.reason for one in plan.fallbacks}),
-            _execution(plan.mode),
+            _execution(plan.execution, plan.mode),
             _adapters(plan.lora),
             _libraries(plan),
             _configuration(plan.decisions, is_verbose=is_verbose),
@@ -103,9 +110,10 @@ def _weights(weights: Sequence[WeightPlan], told: Collection[str]) -> Tree:
     return tree
 
 
-def _execution(mode: ExecutionMode) -> Tree:
-    tree = Tree(entry("execution:", f"{mode.name}: {mode.reason}"))
+def _execution(way: ExecutionWay, mode: ExecutionMode) -> Tree:
+    tree = Tree(entry("execution:", f"{way.name}: {way.reason}"))
     graphs = mode.graphs
+    tree.add(entry("captured:", f"{mode.name}: {mode.reason}"))
     for kind, sizes, unit in (
         ("decode", graphs.decode, "sequences with one token each, whole"),
         ("full", graphs.full, "tokens, whole"),

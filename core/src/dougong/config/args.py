@@ -16,6 +16,8 @@ ConformanceLevel = Literal["core", "extended"]
 RunnerName = Literal["auto", "generate", "pooling"]
 """What a model is used for; ``auto``: what its checkpoint is made for."""
 
+ExecutionName = Literal["flat", "eager"]
+"""How the host runs a model; see `dougong.execution`."""
 
 GraphLevelName = Literal["none", "piecewise", "decode", "full"]
 """How much of a step is captured; see `dougong.contracts.GraphLevel`."""
@@ -41,6 +43,7 @@ class EngineOptions(TypedDict, total=False):
     scheduling_policy: SchedulingPolicy | None
     attention_backend: str | None
     enforce_eager: bool | None
+    execution: ExecutionName | None
     graph_level: GraphLevelName | None
     graph_sizes: str | None
     graph_memory_bytes: int | None
@@ -99,6 +102,8 @@ class EngineArgs:
         attention_backend: Name of the attention backend, or ``prefill=NAME,decode=NAME``; obeyed,
             or the start fails.
         enforce_eager: No graph capture and no compilation.
+        execution: ``flat``: straight-line code of the model's ops; ``eager``: its modules; obeyed,
+            or the start fails.
         graph_level: How much of a step is captured: ``none``, ``piecewise``, ``decode`` or
             ``full``; obeyed, or the start fails.
         graph_sizes: Token counts to capture, between commas; obeyed, or the start fails.
@@ -139,6 +144,7 @@ class EngineArgs:
     scheduling_policy: SchedulingPolicy | None = None
     attention_backend: str | None = None
     enforce_eager: bool | None = None
+    execution: ExecutionName | None = None
     graph_level: GraphLevelName | None = None
     graph_sizes: str | None = None
     graph_memory_bytes: int | None = None

@@ -21,12 +21,14 @@ class ComputeConfig:
         attention_backend: A namespaced key; ``None``: the first that supports the layers.
         enforce_eager: No graph capture and no compilation.
         seed: Of everything that draws without a seed of its own.
+        execution: ``"flat"`` or ``"eager"``; ``None``: flat wherever the model is a list of ops.
     """
 
     dtype: str
     attention_backend: str | None
     enforce_eager: bool
     seed: int
+    execution: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

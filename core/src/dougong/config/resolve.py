@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
-from dougong.config.args import EngineArgs
+from dougong.config.args import EngineArgs, ExecutionName
 from dougong.config.decision import CHECKPOINT, CORE, USER, Decision, platform_author
 from dougong.config.dtypes import resolve_dtype, resolve_kv_dtype
 from dougong.config.engine import ComputeConfig, EngineConfig, KVCachePlan
@@ -117,6 +117,7 @@ def resolve(
         dtype=dtype,
         attention_backend=_settle_default(wishes, "attention_backend", None, "the first that fits"),
         enforce_eager=_settle_default(wishes, "enforce_eager", False),
+        execution=_resolve_execution(wishes),
         seed=_settle_default(wishes, "seed", 0),
     )
     _record_ways(args, wishes)
@@ -165,6 +166,16 @@ def resolve(
 def _settle_default(wishes: Wishes, name: str, default: T, reason: str = "default") -> T:
     """The value asked for, else the one that the core takes everywhere."""
     return wishes.settle_or(name, default, CORE, reason, is_default=True)
+
+
+def _resolve_execution(wishes: Wishes) -> str | None:
+    known = get_args(ExecutionName)
+    name = _settle_default(wishes, "execution", None, "flat, where the model is a list of ops")
+    if name is None or name in known:
+        return name
+    wishes.refuse(f"execution={name} is unknown; it takes {' or '.join(known)}.", of="execution")
+    wishes.drop("execution")
+    return None
 
 
 def _record_ways(args: EngineArgs, wishes: Wishes) -> None:

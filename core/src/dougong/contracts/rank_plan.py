@@ -113,6 +113,8 @@ class RankPlan:
             implementation owns included.
         graphs: What is captured.
         lora: How adapters are held; ``None``: none are taken.
+        execution: ``"flat"``: straight-line code of the model's list runs; ``"eager"``: the model's
+            modules do.
     """
 
     block_size: int
@@ -120,3 +122,4 @@ class RankPlan:
     ops: tuple[OpAssignment, ...]
     graphs: GraphAssignment = field(default_factory=GraphAssignment)
     lora: LoRAAssignment | None = None
+    execution: str = "eager"

@@ -109,6 +109,8 @@ class ModelNeeds:
         hidden_size: Width of the residual stream.
         attention: Kinds of attention layers; together they name every layer once.
         ops: Of the built model and the sampler; empty until an outline was made.
+        num_calls: Of ops and attention layers in a forward, where the model is a flat list of them.
+        not_flat: Why it is none; empty: it is one.
         weights: Formats.
         experts: ``None``: there are none.
         adapter_elements: Elements of one adapter of rank 1 at every projection that takes one; 0
@@ -124,6 +126,8 @@ class ModelNeeds:
     attention: tuple[AttentionNeed, ...]
     weights: tuple[WeightNeed, ...]
     ops: tuple[OpSite, ...] = ()
+    num_calls: int = 0
+    not_flat: str = ""
     experts: ExpertsNeed | None = None
     adapter_elements: int = 0
     provenance: Mapping[str, str] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from dougong.describe import AttentionNeed, ModelNeeds, describe_model, describe
 from dougong.engine.checkpoint_identity import checkpoint_identity
 from dougong.engine.ignored_attention import ignored_attention
 from dougong.errors import CheckpointError, ConfigError
-from dougong.models.outline import ModelOutline, outline_model
+from dougong.execution import NotFlatError, trace
+from dougong.models.outline import ModelOutline, outline_model, unfilled_model
 from dougong.models.registry import ModelRegistry
 
 
@@ -94,12 +96,7 @@ def outlined_model(files: CheckpointFiles, registry: ModelRegistry) -> OutlinedM
         model=model if weights else replace(model, num_parameters=num_parameters),
         needs=needs
         if outline is None
-        else replace(
-            needs,
-            ops=outline.ops,
-            attention=outline.attention,
-            adapter_elements=outline.adapter_elements,
-        ),
+        else _with_outline(needs, outline, *_try_flat(registry, model)),
         described=() if model.is_encoder else needs.attention,
         identity=checkpoint_identity(files, hf_config, weights),
         knows_weights=weights is not None,
@@ -134,10 +131,39 @@ def _usable_summary(files: CheckpointFiles) -> WeightSummary | None:
         return None
 
 
-def _outline(registry: ModelRegistry, model: ModelConfig) -> ModelOutline:
-    dtype = getattr(torch, model.dtype, None)
-    return outline_model(
-        registry.resolve([model.architecture]),
-        {**model.hf_config, "tie_word_embeddings": model.is_tied},
-        dtype if isinstance(dtype, torch.dtype) else torch.float32,
+def _with_outline(
+    needs: ModelNeeds, outline: ModelOutline, num_calls: int, not_flat: str
+) -> ModelNeeds:
+    return replace(
+        needs,
+        ops=outline.ops,
+        attention=outline.attention,
+        adapter_elements=outline.adapter_elements,
+        num_calls=num_calls,
+        not_flat=not_flat,
     )
+
+
+def _outline(registry: ModelRegistry, model: ModelConfig) -> ModelOutline:
+    return outline_model(
+        registry.resolve([model.architecture]), _built_from(model), _dtype_of(model)
+    )
+
+
+def _try_flat(registry: ModelRegistry, model: ModelConfig) -> tuple[int, str]:
+    """Calls in the model's list, or why it is none."""
+    cls = registry.resolve([model.architecture])
+    try:
+        lists = trace(partial(unfilled_model, cls, _built_from(model), _dtype_of(model)))
+    except NotFlatError as exc:
+        return 0, str(exc)
+    return len(lists.forward.nodes), ""
+
+
+def _built_from(model: ModelConfig) -> dict[str, Any]:
+    return {**model.hf_config, "tie_word_embeddings": model.is_tied}
+
+
+def _dtype_of(model: ModelConfig) -> torch.dtype:
+    dtype = getattr(torch, model.dtype, None)
+    return dtype if isinstance(dtype, torch.dtype) else torch.float32

@@ -76,7 +76,13 @@ def _runs(plan: ExecutionPlan) -> str:
         attention = (
             f"attention: {', '.join(counts)}, KV blocks of {cache.block_size} in {cache.dtype}"
         )
-    return f"{attention}; ops: {_ops(plan.implementations())}; {plan.mode.name}: {plan.mode.reason}"
+    return f"{attention}; ops: {_ops(plan.implementations())}; {_way(plan)}"
+
+
+def _way(plan: ExecutionPlan) -> str:
+    """How steps run, and why no more of them is captured."""
+    mode = plan.mode
+    return f"execution: {plan.execution.name}, captured: {mode.name} ({mode.reason})"
 
 
 def _ops(implementations: Mapping[str, Mapping[str, int]]) -> str:

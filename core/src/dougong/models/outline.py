@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +17,8 @@ from dougong.models.loadable import LoadableModel
 from dougong.ops.assignments import SAMPLER_PREFIX
 from dougong.ops.outline import outline_ops
 from dougong.sampling import Sampler
+
+M = TypeVar("M", bound=LoadableModel)
 
 _META = torch.device("meta")
 
@@ -59,17 +61,8 @@ def outline_model(
         ConfigError: As the class's own.
         PluginError: The class cannot be built without memory.
     """
+    model = unfilled_model(model_cls, hf_config, dtype, max_model_len)
     with _META:
-        try:
-            model = model_cls(hf_config, dtype, max_model_len)
-        except DougongError:
-            raise
-        except Exception as exc:
-            raise PluginError(
-                f"{model_cls.__module__}.{model_cls.__qualname__} cannot be built on the meta "
-                f"device, where planning looks at a model: {type(exc).__name__}: {exc}. A model's "
-                "constructor must read no value of a tensor."
-            ) from exc
         sampler = Sampler()
     return ModelOutline(
         ops=(*outline_ops(model), *outline_ops(sampler, SAMPLER_PREFIX)),
@@ -78,3 +71,34 @@ def outline_model(
         adapter_elements=adapter_elements(adapter_places(model, model.weight_targets())),
         is_encoder=isinstance(model, EncoderModel),
     )
+
+
+def unfilled_model(
+    model_cls: type[M],
+    hf_config: Mapping[str, Any],
+    dtype: torch.dtype,
+    max_model_len: int | None = None,
+) -> M:
+    """A model on torch's ``meta`` device.
+
+    Args:
+        model_cls: As in `outline_model`, and so is the rest.
+        hf_config: Of the checkpoint.
+        dtype: Of parameters and activations.
+        max_model_len: See `LoadableModel`.
+
+    Raises:
+        ConfigError: As the class's own.
+        PluginError: The class cannot be built without memory.
+    """
+    with _META:
+        try:
+            return model_cls(hf_config, dtype, max_model_len)
+        except DougongError:
+            raise
+        except Exception as exc:
+            raise PluginError(
+                f"{model_cls.__module__}.{model_cls.__qualname__} cannot be built on the meta "
+                f"device, where planning looks at a model: {type(exc).__name__}: {exc}. A model's "
+                "constructor must read no value of a tensor."
+            ) from exc

@@ -126,10 +126,12 @@ def _weight_words(plan: WeightPlan | None) -> str:
 
 def _mode(old: ExecutionPlan, new: ExecutionPlan) -> Iterator[Difference]:
     yield from changed("adapters", _lora_words(old), _lora_words(new), new.lora.reason)
-    yield from changed("execution", old.mode.name, new.mode.name, new.mode.reason)
-    was, now = (plan.mode.graphs for plan in (old, new))
+    was, now = old.execution, new.execution
+    yield from changed("execution", was.name, now.name, now.reason)
+    yield from changed("captured", old.mode.name, new.mode.name, new.mode.reason)
+    graphs, graphs_now = (plan.mode.graphs for plan in (old, new))
     for kind in ("decode", "piecewise", "full"):
-        yield from changed(f"{kind} graphs", getattr(was, kind), getattr(now, kind))
+        yield from changed(f"{kind} graphs", getattr(graphs, kind), getattr(graphs_now, kind))
 
 
 def _lora_words(plan: ExecutionPlan) -> str:

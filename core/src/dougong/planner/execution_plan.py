@@ -177,10 +177,10 @@ class LoRAPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionMode:
-    """How steps run.
+    """How much of a step is captured.
 
     Attributes:
-        name: ``"eager"``, or how much is captured (``"piecewise"``, ``"decode"``, ``"full"``).
+        name: ``"none"``, ``"piecewise"``, ``"decode"`` or ``"full"``.
         reason: Why this one.
         graphs: What a rank is told to capture.
     """
@@ -188,6 +188,19 @@ class ExecutionMode:
     name: str
     reason: str
     graphs: GraphAssignment = field(default_factory=GraphAssignment)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionWay:
+    """How the host runs the model.
+
+    Attributes:
+        name: ``"flat"``, straight-line code, or ``"eager"``, module by module.
+        reason: Why this one.
+    """
+
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +221,8 @@ class ExecutionPlan:
         kv_cache: Of all layers.
         ops: Per key and properties, in the order of the model.
         weights: Per format.
-        mode: Eager or captured.
+        execution: How the host runs the model.
+        mode: What is captured of it.
         lora: Adapters.
         decisions: Every option: value, author, reason.
         fallbacks: Everything that fell back, in the order DESIGN's levels have.
@@ -235,6 +249,7 @@ class ExecutionPlan:
     kv_cache: KVCachePlanned
     ops: tuple[OpPlan, ...]
     weights: tuple[WeightPlan, ...]
+    execution: ExecutionWay
     mode: ExecutionMode
     decisions: tuple[Decision, ...]
     lora: LoRAPlan = field(default_factory=LoRAPlan)
@@ -259,6 +274,7 @@ class ExecutionPlan:
             ops=tuple(plan.assignment for plan in self.ops),
             graphs=self.mode.graphs,
             lora=self.lora.assignment,
+            execution=self.execution.name,
         )
 
     def implementations(self) -> dict[str, dict[str, int]]:
@@ -292,6 +308,7 @@ __all__ = [
     "AttentionPlan",
     "ExecutionMode",
     "ExecutionPlan",
+    "ExecutionWay",
     "Fallback",
     "FallbackLevel",
     "KVCachePlanned",

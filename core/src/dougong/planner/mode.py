@@ -1,4 +1,4 @@
-"""Eager, or how much of a step is captured: as much as device and attention both allow."""
+"""How much of a step is captured: as much as device and attention both allow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dougong.planner.graph_bounds import graph_bounds, graph_limits
 from dougong.planner.graph_sizes import LARGEST, GraphLimits, asked_sizes, choose_sizes
 from dougong.planner.inputs import PlanInputs
 
-EAGER = "eager"
+NO_CAPTURE = GraphLevel.NONE.value
 GRAPH_CAPTURE = "graph capture"
 """How a capture that failed is named among implementations that did."""
 
@@ -31,9 +31,9 @@ def plan_mode(
     """
     asked = inputs.config.graphs
     if inputs.config.compute.enforce_eager:
-        return ExecutionMode(EAGER, "enforce_eager is set")
+        return ExecutionMode(NO_CAPTURE, "enforce_eager is set")
     if asked.level is GraphLevel.NONE:
-        return ExecutionMode(EAGER, "graph_level=none was asked for")
+        return ExecutionMode(NO_CAPTURE, "graph_level=none was asked for")
     if inputs.config.pooling is not None:
         return _eager_pooling(asked.level, findings, has_sizes=bool(asked.sizes))
     claimed = _claimed_level(inputs)
@@ -41,13 +41,13 @@ def plan_mode(
     if (asked.level or asked.sizes) and _is_above(asked.level or GraphLevel.PIECEWISE, level):
         is_claim = level is claimed and level is not GraphLevel.NONE
         _refuse(asked.level, level, "the device claims no more" if is_claim else why, findings)
-        return ExecutionMode(EAGER, why)
+        return ExecutionMode(NO_CAPTURE, why)
     if asked.level is not None:
         level, why = asked.level, f"graph_level={asked.level.value} was asked for"
     elif level is not claimed:
         _note_fallback(claimed, level, why, findings)
     if level is GraphLevel.NONE:
-        return ExecutionMode(EAGER, why)
+        return ExecutionMode(NO_CAPTURE, why)
     return ExecutionMode(level.value, why, _assignment(level, inputs, chosen, findings))
 
 
@@ -63,7 +63,7 @@ def _eager_pooling(
     why = "a model that makes vectors has no decode steps to capture"
     if asked is not None or has_sizes:
         _refuse(asked, GraphLevel.NONE, why, findings)
-    return ExecutionMode(EAGER, why)
+    return ExecutionMode(NO_CAPTURE, why)
 
 
 def _claimed_level(inputs: PlanInputs) -> GraphLevel:
@@ -150,4 +150,4 @@ def _assignment(
 
 
 def _named(level: GraphLevel) -> str:
-    return EAGER if level is GraphLevel.NONE else level.value
+    return "eager" if level is GraphLevel.NONE else level.value

@@ -10,6 +10,7 @@ from dougong.planner.execution_plan import (
     FallbackLevel,
     KVCachePlanned,
 )
+from dougong.planner.execution_way import plan_execution
 from dougong.planner.findings import Findings
 from dougong.planner.inputs import PlanInputs
 from dougong.planner.kv_cache import plan_kv_cache
@@ -33,6 +34,7 @@ def plan(inputs: PlanInputs) -> ExecutionPlan:
         inputs.platform,
     )
     chosen = attention_part.choose(inputs, findings)
+    execution = plan_execution(inputs, findings)
     mode = plan_mode(inputs, chosen, findings)
     ops = plan_ops(inputs, findings)
     weights = plan_weights(inputs, findings)
@@ -69,6 +71,7 @@ def plan(inputs: PlanInputs) -> ExecutionPlan:
         kv_cache=kv_cache,
         ops=ops,
         weights=weights,
+        execution=execution,
         mode=mode,
         lora=lora,
         decisions=decisions,

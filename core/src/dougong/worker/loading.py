@@ -10,15 +10,18 @@ import torch
 from dougong.attention import Classified
 from dougong.checkpoint import open_tensors, resolve_reference
 from dougong.contracts import KernelReport, LoadReport, PluginError, RankPlan, WorkerContext
+from dougong.execution import Executable, FlatExecutable, NotFlatError, callees, trace
 from dougong.lora import LoRAPlace, LoRASlots, adapter_places
 from dougong.models.causal_lm import CausalLM
 from dougong.models.encoder_model import EncoderModel
 from dougong.models.loader import WeightLoadReport, load_model
+from dougong.models.outline import unfilled_model
 from dougong.models.registry import ModelRegistry
 from dougong.ops.assignments import SAMPLER_PREFIX
 from dougong.ops.binding import BindReport, bind_ops
 from dougong.ops.failures import blames_implementation, reason_of
 from dougong.ops.registry import OpRegistry
+from dougong.planner.execution_way import FLAT
 from dougong.platforms.lora_wrapper import load_lora_wrapper
 from dougong.sampling import Sampler
 from dougong.worker.asked_backends import asked_backends
@@ -32,6 +35,7 @@ class LoadedModel:
     Attributes:
         plan: That it obeys.
         model: Loaded and bound.
+        executable: What its steps run.
         sampler: Bound.
         attention: Bound, without a cache.
         weights: What was loaded.
@@ -41,6 +45,7 @@ class LoadedModel:
 
     plan: RankPlan
     model: CausalLM | EncoderModel
+    executable: Executable | EncoderModel
     sampler: Sampler
     attention: AttentionLayers
     weights: WeightLoadReport
@@ -87,7 +92,8 @@ def load_planned_model(
     if context.config.pooling is None:
         ops.add(bind_ops(sampler, registry, plan.ops, prefix=SAMPLER_PREFIX, classified=classified))
     lora = _make_lora(context, plan, model, places, device, classified)
-    return LoadedModel(plan, model, sampler, attention, weights, ops, lora)
+    executable = _executable(context, plan, registry, model)  # over the adapters' projections
+    return LoadedModel(plan, model, executable, sampler, attention, weights, ops, lora)
 
 
 def _make_lora(
@@ -126,6 +132,34 @@ def _make_lora(
             plugin=name,
         ) from exc
     return slots
+
+
+def _executable(
+    context: WorkerContext,
+    plan: RankPlan,
+    registry: OpRegistry,
+    model: CausalLM | EncoderModel,
+) -> Executable | EncoderModel:
+    """The model itself, or straight-line code over its ops.
+
+    Raises:
+        PluginError: It was a list of ops while it was planned, and is none here.
+    """
+    if plan.execution != FLAT or isinstance(model, EncoderModel):
+        return model
+
+    def unfilled() -> CausalLM | EncoderModel:
+        with registry.overriding(plan.ops):
+            return unfilled_model(type(model), model.hf_config, model.dtype, model.max_model_len)
+
+    try:
+        lists = trace(unfilled)
+    except NotFlatError as exc:
+        raise PluginError(
+            f"{context.config.architecture} was planned as a list of ops, and with the plan's "
+            f"out-of-tree classes it is none: {exc}. Start with --execution eager, and report this."
+        ) from exc
+    return FlatExecutable(lists, callees(model, lists))
 
 
 def _load_checkpoint(

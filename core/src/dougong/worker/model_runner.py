@@ -23,8 +23,8 @@ from dougong.contracts import (
     SchedulerOutput,
     TokenLogprobs,
 )
+from dougong.execution import Executable
 from dougong.lora import LoRASlots
-from dougong.models.causal_lm import CausalLM
 from dougong.models.encoder_model import EncoderModel
 from dougong.sampling import SampledTokens, Sampler, TopLogprobs
 from dougong.sampling.inputs import GrammarRows
@@ -103,7 +103,7 @@ class RunnerParts:
     """What a worker hands its runner. A subclass with a constructor of its own passes it on.
 
     Attributes:
-        model: Built, loaded and bound.
+        model: Built, loaded and bound; the modules, or straight-line code over them.
         sampler: Bound.
         batch: The rows.
         inputs: Builds a step's tensors from them.
@@ -115,7 +115,7 @@ class RunnerParts:
         pooler: Makes vectors; ``None``: tokens are sampled.
     """
 
-    model: CausalLM | EncoderModel
+    model: Executable | EncoderModel
     sampler: Sampler
     batch: InputBatch
     inputs: StepInputBuilder
@@ -136,13 +136,13 @@ class ModelRunner:
         parts: Passed on unread.
 
     Attributes:
-        model: Built, loaded and bound; an encoder gives no logits, and is asked for none.
+        model: As in `RunnerParts`; an encoder gives no logits, and is asked for none.
         runtime: The device's.
         timers: Of the steps so far.
     """
 
     def __init__(self, parts: RunnerParts) -> None:
-        self.model = cast(CausalLM, parts.model)
+        self.model = cast(Executable, parts.model)
         self._encoder = parts.model if isinstance(parts.model, EncoderModel) else None
         self._pooler = parts.pooler
         self.runtime = parts.runtime

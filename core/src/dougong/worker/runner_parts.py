@@ -62,10 +62,10 @@ def make_runner_parts(
         planned = loaded.plan.graphs
         if planned.decode or planned.full:
             inputs.tensors.widen()
-        assert not isinstance(loaded.model, EncoderModel), "the planner captures none"
+        assert not isinstance(loaded.executable, EncoderModel), "the planner captures none"
         graphs = StepGraphs(
             graph_runner,
-            loaded.model,
+            loaded.executable,
             attention,
             inputs.tensors,
             max_num_tokens=max((*planned.decode, *planned.piecewise, *planned.full)),
@@ -73,7 +73,7 @@ def make_runner_parts(
             lora=loaded.lora,
         )
     return RunnerParts(
-        model=loaded.model,
+        model=loaded.executable,
         sampler=loaded.sampler,
         batch=batch,
         inputs=inputs,

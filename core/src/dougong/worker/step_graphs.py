@@ -10,8 +10,8 @@ import torch
 
 from dougong.attention import AttentionOutputs, AttentionStep
 from dougong.contracts import GraphRunner
+from dougong.execution import Executable
 from dougong.lora import LoRASlots
-from dougong.models.causal_lm import CausalLM
 from dougong.worker.attention_layers import AttentionLayers
 from dougong.worker.graph_dispatch import StepGraph
 from dougong.worker.padding_step import padding_step
@@ -54,7 +54,7 @@ class StepGraphs:
     def __init__(
         self,
         runner: GraphRunner,
-        model: CausalLM,
+        model: Executable,
         attention: AttentionLayers,
         tensors: StepTensors,
         *,

@@ -82,7 +82,7 @@ def test_what_matters_most_comes_first() -> None:
 def test_captured_steps_are_told_with_sizes_and_memory() -> None:
     graphs = GraphAssignment(decode=(1, 4), piecewise=(8, 16), max_bytes=3 << 20)
     said = _said(replace(plain_plan(), mode=ExecutionMode("decode", "as claimed", graphs)))
-    assert "execution: decode: as claimed" in said
+    assert "captured: decode: as claimed" in said
     assert "decode graphs: 1, 4 sequences with one token each, whole" in said
     assert "piecewise graphs: 8, 16 tokens, all but attention" in said
     assert "memory of graphs: at most 3 MiB; what does not fit is left out" in said

@@ -84,7 +84,8 @@ def test_a_start_without_anything_odd_has_no_line_for_it() -> None:
         "  platform cpu: asked for",
         "  max_num_seqs = 7 [user] asked for",
         "  attention: cpu/native x 4, KV blocks of 16 in float32; ops: embedding run plain torch, "
-        "linear, lm_head run cpu; eager: the platform captures no graphs",
+        "linear, lm_head run cpu; execution: flat, captured: none (the platform captures no "
+        "graphs)",
         "  memory: 1.00 GiB weights and 2.00 GiB KV cache of 4.00 GiB; room for 128 tokens in "
         "8 blocks of 16",
         "  ready after 2.0 s (platform 0.5, load 1.5)",

@@ -137,6 +137,7 @@ def engine_config(
     dtype: str = "bfloat16",
     attention_backend: str | None = None,
     enforce_eager: bool = False,
+    execution: str | None = None,
     kv_dtype: str | None = None,
     block_size: int = 16,
     asked_blocks: int | None = None,
@@ -154,6 +155,7 @@ def engine_config(
             attention_backend=attention_backend,
             enforce_eager=enforce_eager,
             seed=0,
+            execution=execution,
         ),
         memory=MemoryConfig(
             machine_bytes=memory_bytes, quota_bytes=None, quota_source="", utilization=1.0

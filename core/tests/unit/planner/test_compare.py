@@ -9,7 +9,7 @@ import pytest
 from dougong.config import Decision
 from dougong.contracts import GraphAssignment
 from dougong.describe import WeightNeed
-from dougong.planner import ExecutionPlan
+from dougong.planner import ExecutionPlan, ExecutionWay
 from dougong.planner.compare import differences
 from dougong.planner.record import plan_from_json, plan_to_json
 from tests.unit.planner.compare_harness import planned, told
@@ -69,9 +69,15 @@ def with_decision(field: str, value: Any, author: str = "core") -> Callable[...,
         ),
         (
             lambda made: replace(made, mode=replace(made.mode, name="full")),
-            "execution",
-            "eager",
+            "captured",
+            "none",
             "full",
+        ),
+        (
+            lambda made: replace(made, execution=ExecutionWay("eager", "asked for")),
+            "execution",
+            "flat",
+            "eager",
         ),
         (
             lambda made: replace(

@@ -224,7 +224,7 @@ def test_scenarios_reach_every_part_of_a_plan() -> None:
     attention = [one for plan in made for one in plan.attention]
     ops = [one for plan in made for one in plan.ops]
     assert 100 < len(made) < 300
-    assert {one.mode.name for one in made} == {"eager", "piecewise", "decode", "full"}
+    assert {one.mode.name for one in made} == {"none", "piecewise", "decode", "full"}
     assert {one.level for plan in made for one in plan.fallbacks} == set(FallbackLevel)
     assert sum(one.assignment.decode_backend is not None for one in attention) > 10
     assert {one.author for one in attention} == {"user", "core", "platform paper"}

@@ -54,13 +54,13 @@ def test_as_much_is_captured_as_device_and_attention_allow() -> None:
 
 def test_nothing_is_captured_where_nothing_is_claimed_and_that_is_no_fallback() -> None:
     made = planned(graph=None, is_claimed=False)
-    assert (made.mode.name, made.fallbacks) == ("eager", ())
+    assert (made.mode.name, made.fallbacks) == ("none", ())
     assert made.mode.reason == "this device claims no graph capture"
 
 
 def test_eager_that_was_asked_for_is_no_fallback() -> None:
     made = planned(config={"enforce_eager": True})
-    assert (made.mode.name, made.fallbacks) == ("eager", ())
+    assert (made.mode.name, made.fallbacks) == ("none", ())
     assert made.mode.reason == "enforce_eager is set"
 
 
@@ -69,7 +69,7 @@ def test_capture_that_is_claimed_and_that_nobody_does_is_a_fallback(
     graph: GraphSupport | None,
 ) -> None:
     made = planned(graph=graph)
-    assert made.mode.name == "eager"
+    assert made.mode.name == "none"
     (fallback,) = made.fallbacks
     assert (fallback.level, fallback.subject) == (FallbackLevel.PATH, "graph capture")
     assert "nothing here captures and replays graphs" in fallback.reason
@@ -80,7 +80,7 @@ def test_capture_that_is_claimed_and_that_nobody_does_is_a_fallback(
 def test_the_attention_backend_bounds_the_level(level: GraphLevel) -> None:
     backend = PaperBackend("paper/fast", CAPTURED, graph=GraphSupport(level))
     made = planned(backend=backend)
-    assert made.mode.name == ("eager" if level is GraphLevel.NONE else level.value)
+    assert made.mode.name == ("none" if level is GraphLevel.NONE else level.value)
     assert made.attention[0].assignment.request.needs_graph == (level in ("decode", "full"))
     assert bool(made.fallbacks) == (level is not GraphLevel.FULL)
     if made.fallbacks:
@@ -105,7 +105,7 @@ def test_sizes_that_device_and_attention_do_not_share_leave_attention_outside() 
 
 def test_a_device_whose_sizes_no_step_has_captures_nothing() -> None:
     made = planned(GraphSupport(GraphLevel.FULL, sizes=(128,)))
-    assert made.mode.name == "eager"
+    assert made.mode.name == "none"
     told = "no token count up to 64 can be captured: the device 128"
     assert told in made.fallbacks[0].reason
 
@@ -114,7 +114,7 @@ def test_a_device_with_large_sizes_alone_captures_those_that_are_asked_for() -> 
     large, wide = GraphSupport(GraphLevel.FULL, sizes=(1024,)), {"max_num_batched_tokens": 2048}
     backend = PaperBackend("paper/fast", CAPTURED, graph=GraphSupport(GraphLevel.PIECEWISE))
     made = planned(large, backend, config=wide)
-    assert made.mode.name == "eager"
+    assert made.mode.name == "none"
     told = "no token count up to 512 can be captured, and a larger one is only where --graph-sizes"
     assert told in made.fallbacks[0].reason
     asked = {**wide, "graphs": GraphConfig(sizes=(1024,), memory_bytes=1)}
@@ -130,7 +130,7 @@ def test_a_level_above_what_the_device_claims_is_refused_for_that_reason() -> No
 
 def test_a_device_that_holds_no_graph_captures_none() -> None:
     made = planned(GraphSupport(GraphLevel.FULL, max_graphs=0))
-    assert made.mode.name == "eager"
+    assert made.mode.name == "none"
     assert "the device allows 0 graphs" in made.mode.reason
 
 
@@ -145,7 +145,7 @@ def test_a_backend_that_raises_is_the_plugins_error() -> None:
 
 def test_a_capture_that_failed_leaves_eager_steps_and_its_reason() -> None:
     made = planned(failed_capture="the capture of decode 8: no stream is left")
-    assert made.mode.name == "eager"
+    assert made.mode.name == "none"
     (fallback,) = made.fallbacks
     assert "it failed at its first use: the capture of decode 8: no stream is left" in (
         fallback.reason
@@ -180,7 +180,7 @@ def test_a_lower_level_that_was_asked_for_is_obeyed_and_no_fallback(level: Graph
 
 def test_no_graphs_that_were_asked_for_are_no_fallback() -> None:
     made = planned(config=asked(level=GraphLevel.NONE))
-    assert (made.mode.name, made.fallbacks) == ("eager", ())
+    assert (made.mode.name, made.fallbacks) == ("none", ())
     assert not made.mode.graphs
 
 
@@ -208,5 +208,5 @@ def test_what_was_asked_for_and_cannot_be_is_refused_with_the_reason(
 
 def test_fewer_graphs_than_one_step_has_pieces_leave_eager_steps() -> None:
     made = planned(FEW, PIECES)
-    assert made.mode.name == "eager"
+    assert made.mode.name == "none"
     assert "the device allows 2 graphs, and one step in pieces has 3" in made.fallbacks[0].reason
