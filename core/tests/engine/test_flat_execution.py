@@ -104,7 +104,7 @@ def test_flat_that_cannot_be_had_is_refused_before_a_weight_is_read(odd_model: s
 
 def test_an_unknown_way_is_refused_with_the_known_ones(model: str) -> None:
     with pytest.raises(ConfigError, match="execution=fast is unknown; it takes flat or eager"):
-        LLM(model, num_kv_blocks=40, execution="fast")  # type: ignore[arg-type]  # as a user may spell it
+        LLM(model, num_kv_blocks=40, execution="fast")  # type: ignore[arg-type]  # may be anything
 
 
 def test_every_node_runs_once_in_every_step(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,10 @@ REGISTRY = OpRegistry.from_registrations(
     Registration(mark=mark, target=target, plugin="cpu", distribution="dougong")
     for target, mark in marked_objects([vars(kernels)])
 )
-OURS = {candidate.key: candidate.name for candidate in REGISTRY.candidates()}
+OF_BLOCKS = {one.key: one.name for one in REGISTRY.candidates() if "/block_" in one.name}
+"""Kernels for weights that stay as their file stores them."""
+
+OURS = {one.key: one.name for one in REGISTRY.candidates() if one.name not in OF_BLOCKS.values()}
 
 
 def bound(op: nn.Module, **names: str | tuple[OpPiece, ...]) -> dict[str, dict[str, int]]:
@@ -30,5 +33,5 @@ def bound(op: nn.Module, **names: str | tuple[OpPiece, ...]) -> dict[str, dict[s
 def unmet(op: CustomOp, **request: Any) -> str:
     """Why this platform's kernel is not for an op; empty: it is."""
     request = {"dtype": "float32", "loaded": frozenset({NATIVE_LIBRARY})} | request
-    (candidate,) = (one for one in REGISTRY.candidates() if one.key == op.key)
+    (candidate,) = (one for one in REGISTRY.candidates() if one.name == OURS[op.key])
     return candidate.when.check(BindRequest(**request), op.properties()).reason

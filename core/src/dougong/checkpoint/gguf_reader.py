@@ -37,6 +37,9 @@ class GGUFTensors(HeaderTensors):
             out.copy_(exact.sub_(1))
             return
         _read_stored(entry, out)
+        self._order_rows(entry, out)
+
+    def _order_rows(self, entry: TensorHeader, out: torch.Tensor) -> None:
         projection = interleaved_projection(entry.stored_name, self._architecture)
         if projection is not None:
             _undo_interleaving(out, self._num_heads[projection])

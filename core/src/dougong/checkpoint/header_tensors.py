@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 import torch
 
+from dougong.checkpoint.chunks import read_all
 from dougong.checkpoint.headers import TensorHeader, check_destination, find_entry
+from dougong.errors import CheckpointError
 
 
 class HeaderTensors(ABC):
@@ -47,6 +50,27 @@ class HeaderTensors(ABC):
         entry = self._entry(name)
         check_destination(entry, out)
         self._fill(entry, out)
+
+    def stored_row_bytes(self, name: str) -> int:
+        """See `TensorSource.stored_row_bytes`."""
+        entry = self._entry(name)
+        return entry.num_bytes // max(1, math.prod(entry.shape[:-1]))
+
+    def read_stored_into(self, name: str, out: torch.Tensor) -> None:
+        """See `TensorSource.read_stored_into`."""
+        entry = self._entry(name)
+        shape = (math.prod(entry.shape[:-1]), self.stored_row_bytes(name))
+        if tuple(out.shape) != shape or out.nbytes != entry.num_bytes:
+            raise CheckpointError(
+                f"{name} is stored in {shape[0]} rows of {shape[1]} bytes, and there is room for "
+                f"{tuple(out.shape)}"
+            )
+        read_all(entry.path, entry.offset_bytes, out.view(-1).numpy().data)
+        self._order_rows(entry, out)
+
+    @abstractmethod
+    def _order_rows(self, entry: TensorHeader, out: torch.Tensor) -> None:
+        """Bring rows, of values or of bytes, into the order of Hugging Face."""
 
     def items(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
         """See `TensorSource.items`."""

@@ -64,6 +64,14 @@ class RenamedTensors:
         """See `TensorSource.read_into`."""
         self._source.read_into(self._own[name], out)
 
+    def stored_row_bytes(self, name: str) -> int:
+        """See `TensorSource.stored_row_bytes`."""
+        return self._source.stored_row_bytes(self._own[name])
+
+    def read_stored_into(self, name: str, out: torch.Tensor) -> None:
+        """See `TensorSource.read_stored_into`."""
+        self._source.read_stored_into(self._own[name], out)
+
     def items(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
         """See `TensorSource.items`."""
         for name in self._own:

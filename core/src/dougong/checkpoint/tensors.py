@@ -56,6 +56,19 @@ class TensorSource(Protocol):
         """
         ...
 
+    def stored_row_bytes(self, name: str) -> int:
+        """Bytes of a row in the file: of the last axis."""
+        ...
+
+    def read_stored_into(self, name: str, out: torch.Tensor) -> None:
+        """Fill ``out`` (CPU, contiguous, uint8 ``[rows, stored_row_bytes]``) with the bytes of the
+        file, rows in the order in which `read_into` has them.
+
+        Raises:
+            CheckpointError: As `read_into`; also where rows cannot be told apart.
+        """
+        ...
+
     def items(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
         """Every tensor once, in file order, one in memory at a time."""
         ...

@@ -36,7 +36,7 @@ class WeightSummary:
         torch_dtype: dtype the weights are best read as: the stored one if it is a float, else
             ``"bfloat16"``; see `dtype_for_format`.
         is_tied: See `has_tied_head`.
-        names: Tensor names (Hugging Face naming) in file order.
+        format_of: Storage format by tensor name (Hugging Face naming), in file order.
     """
 
     formats: Mapping[str, FormatShare]
@@ -45,7 +45,12 @@ class WeightSummary:
     main_format: str
     torch_dtype: str
     is_tied: bool
-    names: tuple[str, ...]
+    format_of: Mapping[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Tensor names in file order."""
+        return tuple(self.format_of)
 
 
 def read_weight_summary(files: CheckpointFiles) -> WeightSummary:
@@ -76,7 +81,7 @@ def read_weight_summary(files: CheckpointFiles) -> WeightSummary:
         main_format=main_format,
         torch_dtype=dtype_for_format(main_format),
         is_tied=has_tied_head(names),
-        names=names,
+        format_of=MappingProxyType({header.name: header.format for header in headers}),
     )
 
 

@@ -64,6 +64,7 @@ from dougong.contracts.rank_plan import (
     OpAssignment,
     OpPiece,
     RankPlan,
+    StoredWeights,
 )
 from dougong.contracts.registration import Mark, Registration, RegistrationKind
 from dougong.contracts.support import Fault, KernelReport, Support
@@ -190,6 +191,7 @@ __all__ = [
     "SchedulerOutput",
     "StepHandle",
     "StepStats",
+    "StoredWeights",
     "Stream",
     "StructuredOutput",
     "Support",

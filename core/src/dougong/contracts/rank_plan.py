@@ -62,6 +62,19 @@ class OpAssignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWeights:
+    """Weights that stay as the checkpoint stores them.
+
+    Attributes:
+        format: As the property ``weight_format`` has it.
+        paths: Of ops whose weight it is; one op of those that share a weight.
+    """
+
+    format: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphAssignment:
     """What a rank captures before the first request; all empty: nothing, and every step is eager.
 
@@ -113,6 +126,7 @@ class RankPlan:
             implementation owns included.
         graphs: What is captured.
         lora: How adapters are held; ``None``: none are taken.
+        stored: What the loader does not turn into the compute dtype.
         execution: ``"flat"``: straight-line code of the model's list runs; ``"eager"``: the model's
             modules do.
     """
@@ -122,4 +136,5 @@ class RankPlan:
     ops: tuple[OpAssignment, ...]
     graphs: GraphAssignment = field(default_factory=GraphAssignment)
     lora: LoRAAssignment | None = None
+    stored: tuple[StoredWeights, ...] = ()
     execution: str = "eager"

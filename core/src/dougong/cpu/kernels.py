@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from dougong.cpu import native
+from dougong.cpu.blocks import BlockEmbedding, BlockGateUpAct, BlockLinear, BlockLMHead
 from dougong.cpu.native.calls import RopeCall
 from dougong.cpu.native_kernel import NATIVE_KERNEL, WEIGHTED_KERNEL, loaded_library, refuse
 from dougong.cpu.packed import PackedEmbedding, PackedGateUpAct, PackedLinear, PackedLMHead
@@ -23,6 +24,10 @@ from dougong.ops import (
 )
 
 __all__ = [
+    "BlockEmbedding",
+    "BlockGateUpAct",
+    "BlockLMHead",
+    "BlockLinear",
     "NativeAddRMSNorm",
     "NativeGreedySample",
     "NativeRMSNorm",

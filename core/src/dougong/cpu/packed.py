@@ -33,14 +33,16 @@ _LINEAR = "cpu/packed_linear"
 _GATE_UP_ACT = "cpu/packed_gate_up_act"
 _LM_HEAD = "cpu/packed_lm_head"
 _EMBEDDING = "cpu/embedding"
-_ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+"""Name in a checkpoint → name in the native library."""
 
 
-def _release(weight: torch.Tensor) -> None:
+def release(weight: torch.Tensor) -> None:
+    """Give a weight's memory back; nothing reads it any more."""
     weight.data = weight.new_empty(0)
 
 
-class _Product:
+class Product:
     """A call into the native library that makes rows of another width."""
 
     _num_outputs: int
@@ -57,7 +59,7 @@ class _Product:
 
 
 @register_kernel("linear", name=_LINEAR, when=WEIGHTED_KERNEL)
-class PackedLinear(_Product):
+class PackedLinear(Product):
     """``linear`` on a packed weight; a row's bits do not depend on the batch."""
 
     def __init__(self, op: Linear) -> None:
@@ -67,7 +69,7 @@ class PackedLinear(_Product):
         packed = native.pack_linear(library, op.weight, consume=is_alone)
         self._call = native.bind_linear(library, packed, bias=op.bias)
         if is_alone:
-            _release(op.weight)
+            release(op.weight)
 
 
 @register_kernel(
@@ -77,10 +79,10 @@ class PackedLinear(_Product):
         dtype=NATIVE_DTYPES,
         library=NATIVE_LIBRARY,
         weight_format=WEIGHT_FORMATS,
-        activation=OneOf(*_ACTIVATIONS),
+        activation=OneOf(*ACTIVATIONS),
     ),
 )
-class PackedGateUpAct(_Product):
+class PackedGateUpAct(Product):
     """``gate_up_act`` with the activation at the end of the product."""
 
     def __init__(self, op: GateUpAct) -> None:
@@ -93,12 +95,12 @@ class PackedGateUpAct(_Product):
         self._call = native.bind_gate_up_act(
             library,
             packed,
-            activation=_ACTIVATIONS[op.activation],
+            activation=ACTIVATIONS[op.activation],
             gate_bias=gate_bias,
             up_bias=up_bias,
         )
         if is_alone:
-            _release(op.weight)
+            release(op.weight)
 
 
 @register_kernel("lm_head", name=_LM_HEAD, when=WEIGHTED_KERNEL)
@@ -113,7 +115,7 @@ class PackedLMHead:
             is_alone = op.is_alone(_LM_HEAD)
             self.packed = native.pack_linear(library, op.weight, consume=is_alone)
             if is_alone:
-                _release(op.weight)
+                release(op.weight)
         else:
             self.packed = _packed_table(op.embedding, op)
         self._call = native.bind_linear(library, self.packed, out_dtype=torch.float32)
@@ -163,5 +165,5 @@ def _packed_table(embedding: Embedding, head: LMHead) -> native.PackedWeight:
     } == {embedding, head}
     packed = native.pack_linear(loaded_library(), embedding.weight, consume=is_alone)
     if is_alone:
-        _release(embedding.weight)
+        release(embedding.weight)
     return packed

@@ -17,11 +17,15 @@ class OpSite:
         key: The op.
         path: Of the module, as ``named_modules`` spells it; ``sampler.`` before the sampler's.
         properties: Sizes and options (`CustomOp.properties`).
+        weight: Name of the parameter that holds its ``weight``; ops that share one have the same.
+        stored_as: Format of all tensors that become that parameter, where it is one of blocks.
     """
 
     key: str
     path: str
     properties: Mapping[str, Property] = field(default_factory=dict)
+    weight: str = ""
+    stored_as: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ def outlined_model(files: CheckpointFiles, registry: ModelRegistry) -> OutlinedM
     outline = None
     if refusal is None:
         try:
-            outline = _outline(registry, model)
+            outline = _outline(registry, model, weights)
             model = replace(model, is_encoder=outline.is_encoder)
         except ConfigError as exc:
             refusal = exc
@@ -144,9 +144,14 @@ def _with_outline(
     )
 
 
-def _outline(registry: ModelRegistry, model: ModelConfig) -> ModelOutline:
+def _outline(
+    registry: ModelRegistry, model: ModelConfig, weights: WeightSummary | None
+) -> ModelOutline:
     return outline_model(
-        registry.resolve([model.architecture]), _built_from(model), _dtype_of(model)
+        registry.resolve([model.architecture]),
+        _built_from(model),
+        _dtype_of(model),
+        format_of=weights.format_of if weights else None,
     )
 
 

@@ -38,7 +38,7 @@ class LoRASlots:
         self._use = LoRAUse(wrapper)
         self._places = {place.name: place for place in places}
         self._parts = {
-            place.name: self._make_part(place, wrapper.device, place.linear.weight.dtype)
+            place.name: self._make_part(place, wrapper.device, place.linear.dtype)
             for place in places
         }
         for linear, own in _by_linear(places):

@@ -157,7 +157,7 @@ class LlamaAttention(nn.Module):
         """q, k and v side by side in one matrix."""
         sizes = {f"{prefix}.{letter}_proj": rows for letter, rows in self.rows.items()}
         yield from stacked_targets(self.qkv, sizes)
-        yield from stacked_targets(self.out, {f"{prefix}.o_proj": self.out.weight.shape[0]})
+        yield from stacked_targets(self.out, {f"{prefix}.o_proj": self.out.out_features})
         q_norm, k_norm = self.norm_rope.q_norm, self.norm_rope.k_norm
         if q_norm is not None and k_norm is not None:
             yield f"{prefix}.q_norm.weight", WeightTarget(q_norm.weight)
@@ -179,7 +179,7 @@ class LlamaMLP(nn.Module):
 
     def targets(self, prefix: str) -> Iterator[tuple[str, WeightTarget]]:
         """Gate above up in one matrix."""
-        inner, hidden = self.down.weight.shape[1], self.down.weight.shape[0]
+        inner, hidden = self.down.in_features, self.down.out_features
         yield from stacked_targets(
             self.gate_up, {f"{prefix}.gate_proj": inner, f"{prefix}.up_proj": inner}
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,8 +13,10 @@ import torch
 
 from dougong.checkpoint import TensorSource, has_tied_head, loading_progress
 from dougong.checkpoint.renamed_tensors import named_as_wanted
+from dougong.contracts import StoredWeights
 from dougong.errors import CheckpointError, PluginError
 from dougong.models.loadable import LoadableModel, WeightTarget
+from dougong.ops import Embedding, GateUpAct, Linear, LMHead
 
 M = TypeVar("M", bound=LoadableModel)
 
@@ -108,10 +110,12 @@ def load_model(
     *,
     max_model_len: int | None = None,
     progress: bool | None = None,
+    stored: Iterable[StoredWeights] = (),
 ) -> tuple[M, WeightLoadReport]:
     """Build a model whose head is tied exactly if the files hold no head, and fill it.
 
-    The rule for tied heads is `dougong.checkpoint.has_tied_head`.
+    The rule for tied heads is `dougong.checkpoint.has_tied_head`. Weights of ops in ``stored`` stay
+    as the files have them.
 
     Raises:
         ConfigError: As `build_model`.
@@ -120,13 +124,31 @@ def load_model(
     """
     config = {**hf_config, "tie_word_embeddings": has_tied_head(source.names())}
     model = build_model(cls, config, dtype, device, max_model_len)
+    _keep_stored(model, stored)
     return model, load_weights(model, source, progress)
+
+
+def _keep_stored(model: LoadableModel, stored: Iterable[StoredWeights]) -> None:
+    for one in stored:
+        for path in one.paths:
+            op = model.get_submodule(path)
+            if not isinstance(op, (Embedding, GateUpAct, Linear, LMHead)):
+                raise PluginError(
+                    f"the plan lets the weight of {path} stay in {one.format}, and a "
+                    f"{type(op).__name__} has none that could"
+                )
+            op.store_as(one.format)
 
 
 def _fill(target: WeightTarget, source: TensorSource, name: str) -> None:
     view = target.view
     with torch.inference_mode():
-        if view.is_cpu:
+        if view.dtype is torch.uint8:  # it stays as it is stored
+            here = view if view.is_cpu else torch.empty(view.shape, dtype=torch.uint8)
+            source.read_stored_into(name, here)
+            if here is not view:
+                view.copy_(here)
+        elif view.is_cpu:
             source.read_into(name, view)
         else:
             view.copy_(source.read(name, view.dtype))
@@ -160,9 +182,9 @@ def _check_names_and_shapes(
         if name not in targets and name not in ignored
     ]
     misshapen = [
-        f"{name} has shape {source.shape(name)}, the config asks for {tuple(target.view.shape)}"
+        f"{name} has shape {found}, the config asks for {tuple(target.view.shape)}"
         for name, target in targets.items()
-        if name in names and source.shape(name) != tuple(target.view.shape)
+        if name in names and (found := _shape_in(source, name, target)) != tuple(target.view.shape)
     ]
     if problems := (*missing, *misshapen, *unexpected):
         raise CheckpointError(
@@ -170,6 +192,14 @@ def _check_names_and_shapes(
             "Config and weights must come from one checkpoint.",
             problems,
         )
+
+
+def _shape_in(source: TensorSource, name: str, target: WeightTarget) -> tuple[int, ...]:
+    """As the target will have it: of one that stays as stored, in bytes."""
+    shape = source.shape(name)
+    if target.parameter.dtype is not torch.uint8:
+        return shape
+    return (*shape[:-1], source.stored_row_bytes(name))
 
 
 def _check_parameters_are_targets(

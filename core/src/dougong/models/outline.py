@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +16,7 @@ from dougong.models.encoder_model import EncoderModel
 from dougong.models.loadable import LoadableModel
 from dougong.ops.assignments import SAMPLER_PREFIX
 from dougong.ops.outline import outline_ops
+from dougong.ops.stored_weight import STORED_FORMATS
 from dougong.sampling import Sampler
 
 M = TypeVar("M", bound=LoadableModel)
@@ -47,6 +48,7 @@ def outline_model(
     hf_config: Mapping[str, Any],
     dtype: torch.dtype,
     max_model_len: int | None = None,
+    format_of: Mapping[str, str] | None = None,
 ) -> ModelOutline:
     """Build a model on torch's ``meta`` device, where tensors have shapes and no memory, and list
     its parts.
@@ -56,6 +58,7 @@ def outline_model(
         hf_config: Of the checkpoint; the head is tied as its ``tie_word_embeddings`` says.
         dtype: Of parameters and activations.
         max_model_len: See `LoadableModel`.
+        format_of: Storage format of the checkpoint's tensors, by name; ``None``: nobody knows.
 
     Raises:
         ConfigError: As the class's own.
@@ -65,12 +68,34 @@ def outline_model(
     with _META:
         sampler = Sampler()
     return ModelOutline(
-        ops=(*outline_ops(model), *outline_ops(sampler, SAMPLER_PREFIX)),
+        ops=(
+            *_with_weights(outline_ops(model), model, format_of or {}),
+            *outline_ops(sampler, SAMPLER_PREFIX),
+        ),
         attention=outline_attention(model),
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
         adapter_elements=adapter_elements(adapter_places(model, model.weight_targets())),
         is_encoder=isinstance(model, EncoderModel),
     )
+
+
+def _with_weights(
+    sites: Iterable[OpSite], model: LoadableModel, format_of: Mapping[str, str]
+) -> Iterator[OpSite]:
+    """Ops with the name of their weight, and how all that becomes it is stored."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    formats: dict[int, set[str]] = {}
+    for name, target in model.weight_targets().items():
+        formats.setdefault(id(target.parameter), set()).add(format_of.get(name, "").lower())
+    for site in sites:
+        weight = getattr(model.get_submodule(site.path), "weight", None)
+        stored = formats.get(id(weight), set())
+        is_stored = len(stored) == 1 and stored <= STORED_FORMATS.keys()
+        yield replace(
+            site,
+            weight=names.get(id(weight), ""),
+            stored_as=next(iter(stored)) if is_stored else "",
+        )
 
 
 def unfilled_model(

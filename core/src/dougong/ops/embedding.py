@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own convention
 
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.example_values import filled, seeded
+from dougong.ops.stored_weight import STORED_FORMATS, empty_stored, plain_rows
 from dougong.ops.weight_format import format_of
 
 
@@ -41,6 +42,7 @@ class Embedding(CustomOp):
         super().__init__()
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
+        self.dtype = dtype
         self.weight_format = format_of(dtype)
         self.head: LMHead | None
         _refer(self, "head", None)
@@ -58,9 +60,19 @@ class Embedding(CustomOp):
         """Three tokens, one of them twice."""
         return filled(cls(32, 24, torch.float32)), (torch.tensor([31, 0, 31]),)
 
+    def store_as(self, weight_format: str) -> None:
+        """See `Linear.store_as`; a head that shares the table has it so, too."""
+        self.weight = empty_stored(self.weight, weight_format)
+        self.weight_format = weight_format
+        if self.head is not None:
+            self.head.weight, self.head.weight_format = self.weight, weight_format
+
     def forward_native(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """A gather."""
-        return F.embedding(token_ids, self.weight)
+        """A gather; stored rows become numbers after it."""
+        rows = F.embedding(token_ids, self.weight)
+        if self.weight_format in STORED_FORMATS:
+            return plain_rows(rows, self.weight_format, self.dtype)
+        return rows
 
     def kernel_args(self) -> tuple[Any, ...]:
         """``(weight,)``."""
@@ -97,6 +109,7 @@ class LMHead(CustomOp):
         embedding: Embedding | None = None,
     ) -> None:
         super().__init__()
+        self.dtype = dtype
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
         self.weight_format = format_of(dtype)
@@ -120,8 +133,19 @@ class LMHead(CustomOp):
         """Whether the weight is the embedding's."""
         return self.embedding is not None
 
+    def store_as(self, weight_format: str) -> None:
+        """See `Linear.store_as`; a table that it shares is stored so, too."""
+        if self.embedding is not None:
+            self.embedding.store_as(weight_format)
+            return
+        self.weight = empty_stored(self.weight, weight_format)
+        self.weight_format = weight_format
+
     def forward_native(self, hidden: torch.Tensor) -> torch.Tensor:
         """The product in the storage dtype, widened."""
+        if self.weight_format in STORED_FORMATS:
+            weight = plain_rows(self.weight, self.weight_format, hidden.dtype)
+            return F.linear(hidden, weight).float()
         return F.linear(hidden, self.weight).float()
 
     def kernel_args(self) -> tuple[Any, ...]:

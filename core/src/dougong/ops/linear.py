@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own convention
 from dougong.ops.activation import gated_activation
 from dougong.ops.custom_op import CustomOp
 from dougong.ops.example_values import filled, seeded
+from dougong.ops.stored_weight import STORED_FORMATS, empty_stored, plain_rows
 from dougong.ops.weight_format import format_of
 
 
@@ -39,6 +40,7 @@ class Linear(CustomOp):
         self, in_features: int, out_features: int, has_bias: bool, dtype: torch.dtype
     ) -> None:
         super().__init__()
+        self.dtype = dtype
         self.in_features = in_features
         self.out_features = out_features
         self.has_bias = has_bias
@@ -57,8 +59,22 @@ class Linear(CustomOp):
         """Three rows, with a bias."""
         return filled(cls(24, 16, True, torch.float32)), (seeded(3, 24),)
 
+    def store_as(self, weight_format: str) -> None:
+        """Hold the weight as its file stores it; before it is filled.
+
+        Args:
+            weight_format: Of `STORED_FORMATS`.
+
+        Raises:
+            ConfigError: Rows are no whole number of blocks.
+        """
+        self.weight = empty_stored(self.weight, weight_format)
+        self.weight_format = weight_format
+
     def forward_native(self, x: torch.Tensor) -> torch.Tensor:
-        """As torch computes it."""
+        """As torch computes it; of a stored weight the numbers are made anew in each call."""
+        if self.weight_format in STORED_FORMATS:
+            return F.linear(x, plain_rows(self.weight, self.weight_format, x.dtype), self.bias)
         return F.linear(x, self.weight, self.bias)
 
     def kernel_args(self) -> tuple[Any, ...]:
@@ -105,6 +121,7 @@ class GateUpAct(CustomOp):
         dtype: torch.dtype,
     ) -> None:
         super().__init__()
+        self.dtype = dtype
         self.hidden_size = hidden_size
         self.intermediate_size = intermediate_size
         self.activation = activation
@@ -112,6 +129,11 @@ class GateUpAct(CustomOp):
         self.weight_format = format_of(dtype)
         self.linear = Linear(hidden_size, 2 * intermediate_size, has_bias, dtype)
         self.act = gated_activation(activation)
+
+    def store_as(self, weight_format: str) -> None:
+        """See `Linear.store_as`."""
+        self.linear.store_as(weight_format)
+        self.weight_format = weight_format
 
     @property
     def weight(self) -> torch.Tensor:

@@ -15,6 +15,7 @@ from dougong.contracts import (
     OpPiece,
     Property,
     RankPlan,
+    StoredWeights,
 )
 from dougong.contracts.rank_plan import NATIVE
 
@@ -121,7 +122,9 @@ class WeightPlan:
         format: As the checkpoint names it (``"q4_1"``, ``"bfloat16"``).
         stored_bytes: In the files; ``None``: no weight file is here.
         computed_as: Format in which ops get them: a dtype, or ``format`` itself.
-        where: ``"as stored"``, ``"dequantized at load"``, ``"converted at load"``.
+        where: ``"as stored"``, ``"partly as stored"``, ``"dequantized at load"``, ``"converted at
+            load"``.
+        kept_share: Of the elements, those that stay as stored.
         kernel: Implementation that computes the stored form; empty: none does.
         scale_layout: How its scales lie, in words; empty: it has none or nobody said.
         reason: Why not as stored; empty where it is.
@@ -134,6 +137,7 @@ class WeightPlan:
     kernel: str = ""
     scale_layout: str = ""
     reason: str = ""
+    kept_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +225,7 @@ class ExecutionPlan:
         kv_cache: Of all layers.
         ops: Per key and properties, in the order of the model.
         weights: Per format.
+        stored: Weights that stay as the checkpoint stores them; the ranks' part of ``weights``.
         execution: How the host runs the model.
         mode: What is captured of it.
         lora: Adapters.
@@ -253,6 +258,7 @@ class ExecutionPlan:
     mode: ExecutionMode
     decisions: tuple[Decision, ...]
     lora: LoRAPlan = field(default_factory=LoRAPlan)
+    stored: tuple[StoredWeights, ...] = ()
     platform_reasons: tuple[str, ...] = ()
     is_generic: bool = False
     fallbacks: tuple[Fallback, ...] = ()
@@ -274,6 +280,7 @@ class ExecutionPlan:
             ops=tuple(plan.assignment for plan in self.ops),
             graphs=self.mode.graphs,
             lora=self.lora.assignment,
+            stored=self.stored,
             execution=self.execution.name,
         )
 

@@ -13,6 +13,9 @@ from dougong.planner.libraries import loaded_names
 from dougong.planner.op_pieces import Claimant
 from dougong.planner.provenance import origins
 
+WEIGHT_FORMAT = "weight_format"
+"""Property of ops with a weight."""
+
 _PROJECTION = "linear"
 
 
@@ -90,6 +93,9 @@ class OpCandidates:
 
     def unmet(self, candidate: OpCandidate, site: OpSite) -> str:
         """Conditions that do not hold at one place, with the cause where the checkpoint is it."""
+        stored = site.stored_as
+        if stored and site.properties[WEIGHT_FORMAT] == stored and not names_format(candidate):
+            return f"takes plain weights; these stay in {stored}"
         return "; ".join(
             one.reason + (f" ({self.origins[one.subject]})" if one.subject in self.origins else "")
             for one in candidate.when.unmet(self.request, site.properties)
@@ -98,6 +104,11 @@ class OpCandidates:
     def names(self, key: str) -> str:
         """What may be named for an op, in words."""
         return ", ".join((*(one.name for one in self.get(key)), NATIVE))
+
+
+def names_format(candidate: OpCandidate) -> bool:
+    """Whether an implementation says how the weight may be stored; others take plain ones."""
+    return any(name == WEIGHT_FORMAT for name, _ in candidate.when.properties)
 
 
 def claimant(candidate: OpCandidate) -> Claimant:

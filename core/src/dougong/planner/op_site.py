@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dougong.config.decision import CORE, USER
@@ -11,7 +11,7 @@ from dougong.contracts import OpPiece
 from dougong.contracts.rank_plan import NATIVE
 from dougong.describe import OpCandidate, OpSite
 from dougong.planner.execution_plan import PassedOver
-from dougong.planner.op_candidates import OpCandidates, claimant
+from dougong.planner.op_candidates import OpCandidates, claimant, enclosing_paths
 from dougong.planner.op_pieces import build_pieces, describe_range
 
 
@@ -159,3 +159,13 @@ def fixed_switch(key: str, switches: OpSwitches) -> str:
         return f"--op {key}={switches.implementations[key]}"
     sign = "-" if key in switches.off else "+" if key in switches.required else ""
     return f"--custom-ops {sign}{key}" if sign else ""
+
+
+def fixed_below(sites: Iterable[OpSite], switches: OpSwitches) -> dict[str, dict[str, str]]:
+    """Path → ops inside it of which the user said something by their names."""
+    fixed: dict[str, dict[str, str]] = {}
+    for site in sites:
+        if switch := fixed_switch(site.key, switches):
+            for path in enclosing_paths(site.path):
+                fixed.setdefault(path, {})[site.key] = switch
+    return fixed

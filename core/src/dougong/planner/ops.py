@@ -11,10 +11,14 @@ from dougong.describe import OpSite
 from dougong.planner.execution_plan import FallbackLevel, OpPlan, PassedOver
 from dougong.planner.findings import Findings
 from dougong.planner.inputs import PlanInputs
-from dougong.planner.op_candidates import OpCandidates, enclosing_paths, told
+from dougong.planner.op_candidates import OpCandidates, enclosing_paths, names_format, told
 from dougong.planner.op_pieces import describe_range
 from dougong.planner.op_refusals import op_refusals
-from dougong.planner.op_site import SiteVerdict, fixed_switch, judge_site
+from dougong.planner.op_site import SiteVerdict, fixed_below, judge_site
+
+_CORE = "dougong "
+"""What the origin of the core's own kernels begins with: there is one for each form of a weight,
+and no model has them all."""
 
 
 def plan_ops(inputs: PlanInputs, findings: Findings) -> tuple[OpPlan, ...]:
@@ -23,7 +27,7 @@ def plan_ops(inputs: PlanInputs, findings: Findings) -> tuple[OpPlan, ...]:
     if not sites:
         return ()
     candidates = OpCandidates.of(inputs)
-    fixed = _fixed_below(inputs)
+    fixed = fixed_below(sites, switches)
     verdicts = [judge_site(site, candidates, switches, fixed.get(site.path, {})) for site in sites]
     owners = _find_owners(verdicts)
     running = [verdict for verdict in verdicts if verdict.site.path not in owners]
@@ -45,19 +49,9 @@ def find_unmatched(inputs: PlanInputs) -> tuple[PassedOver, ...]:
             found.append(PassedOver(candidate.name, f"this model has no op {candidate.key}"))
             continue
         unmet = [candidates.unmet(candidate, site) for site in places[candidate.key]]
-        if all(unmet):
+        if all(unmet) and not (candidate.origin.startswith(_CORE) and names_format(candidate)):
             found.append(PassedOver(candidate.name, " or ".join(dict.fromkeys(unmet))))
     return tuple(found)
-
-
-def _fixed_below(inputs: PlanInputs) -> dict[str, dict[str, str]]:
-    """Path → ops inside it of which the user said something by their names."""
-    fixed: dict[str, dict[str, str]] = {}
-    for site in inputs.needs.ops:
-        if switch := fixed_switch(site.key, inputs.switches):
-            for path in enclosing_paths(site.path):
-                fixed.setdefault(path, {})[site.key] = switch
-    return fixed
 
 
 def _find_owners(verdicts: Sequence[SiteVerdict]) -> dict[str, SiteVerdict]:

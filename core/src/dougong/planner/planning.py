@@ -17,6 +17,7 @@ from dougong.planner.kv_cache import plan_kv_cache
 from dougong.planner.lora import plan_lora
 from dougong.planner.mode import captures_attention, plan_mode
 from dougong.planner.ops import find_unmatched, plan_ops
+from dougong.planner.stored_weights import plan_stored
 from dougong.planner.weights import plan_weights
 
 
@@ -36,8 +37,10 @@ def plan(inputs: PlanInputs) -> ExecutionPlan:
     chosen = attention_part.choose(inputs, findings)
     execution = plan_execution(inputs, findings)
     mode = plan_mode(inputs, chosen, findings)
+    stored = plan_stored(inputs)
+    inputs = stored.inputs
     ops = plan_ops(inputs, findings)
-    weights = plan_weights(inputs, findings)
+    weights = plan_weights(inputs, findings, stored)
     lora = plan_lora(inputs, findings)
     attention: tuple[AttentionPlan, ...] = ()
     decisions = inputs.decisions
@@ -71,6 +74,7 @@ def plan(inputs: PlanInputs) -> ExecutionPlan:
         kv_cache=kv_cache,
         ops=ops,
         weights=weights,
+        stored=stored.stored,
         execution=execution,
         mode=mode,
         lora=lora,

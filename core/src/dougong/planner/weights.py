@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dougong.checkpoint.gguf_elements import elements_of_gguf
 from dougong.config.memory import GIB
@@ -12,8 +12,10 @@ from dougong.planner.execution_plan import FallbackLevel, WeightPlan
 from dougong.planner.findings import Findings, nested
 from dougong.planner.inputs import PlanInputs
 from dougong.planner.provenance import origins
+from dougong.planner.stored_weights import StoredPlan
 
 AS_STORED = "as stored"
+PARTLY = "partly as stored"
 CONVERTED = "converted at load"
 DEQUANTIZED = "dequantized at load"
 
@@ -21,9 +23,11 @@ _STORAGE_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": 
 """What weight files call plain dtypes."""
 
 
-def plan_weights(inputs: PlanInputs, findings: Findings) -> tuple[WeightPlan, ...]:
+def plan_weights(
+    inputs: PlanInputs, findings: Findings, stored: StoredPlan
+) -> tuple[WeightPlan, ...]:
     """One per format; what cannot be computed is refused with the formats that can."""
-    planned = [_plan_one(need, inputs, findings) for need in inputs.needs.weights]
+    planned = [_plan_one(need, inputs, findings, stored) for need in inputs.needs.weights]
     return tuple(plan for plan in planned if plan is not None)
 
 
@@ -31,7 +35,7 @@ def loaded_bytes(inputs: PlanInputs, weights: Sequence[WeightPlan]) -> int | Non
     """Bytes the weights take at least, once loaded; ``None``: nobody can say yet."""
     itemsize = dtype_bytes(inputs.config.compute.dtype)
     by_format = {need.format: need for need in inputs.needs.weights}
-    kept = [plan for plan in weights if plan.where == AS_STORED
+    kept = [plan for plan in weights if plan.where in (AS_STORED, PARTLY)
             and by_format[plan.format].is_quantized]  # fmt: skip
     if not kept:
         return inputs.needs.num_parameters * itemsize
@@ -40,8 +44,20 @@ def loaded_bytes(inputs: PlanInputs, weights: Sequence[WeightPlan]) -> int | Non
     total = 0
     for plan in weights:
         elements = _plain_elements(by_format[plan.format])
-        total += (plan.stored_bytes or 0) if elements is None else elements * itemsize
+        if elements is not None:
+            total += elements * itemsize
+        elif plan.where == AS_STORED:
+            total += plan.stored_bytes or 0
+        else:
+            total += _partly_kept_bytes(plan, itemsize)
     return total
+
+
+def _partly_kept_bytes(plan: WeightPlan, itemsize: int) -> int:
+    """Of a format of which some or all becomes plain."""
+    num_bytes = plan.stored_bytes or 0
+    plain = elements_of_gguf(plan.format, num_bytes) or 0
+    return round(plan.kept_share * num_bytes + (1 - plan.kept_share) * plain * itemsize)
 
 
 def plain_dtype(need: WeightNeed) -> str | None:
@@ -59,7 +75,9 @@ def _plain_elements(need: WeightNeed) -> int | None:
     return None if itemsize is None or need.num_bytes is None else need.num_bytes // itemsize
 
 
-def _plan_one(need: WeightNeed, inputs: PlanInputs, findings: Findings) -> WeightPlan | None:
+def _plan_one(
+    need: WeightNeed, inputs: PlanInputs, findings: Findings, stored: StoredPlan
+) -> WeightPlan | None:
     dtype = inputs.config.compute.dtype
     stored_as = plain_dtype(need)
     if stored_as is not None:
@@ -71,7 +89,9 @@ def _plan_one(need: WeightNeed, inputs: PlanInputs, findings: Findings) -> Weigh
             where=AS_STORED if is_same else CONVERTED,
             reason="" if is_same else f"dtype={dtype} is computed",
         )
-    objections: dict[str, str] = {}
+    if share := stored.shares.get(need.format.lower(), 0.0):
+        return _stored(need, share, inputs, findings, stored)
+    objections = _told_once(stored.why_not.get(need.format.lower(), {}))
     for support in inputs.candidates.quantization:
         if _is_same_format(support.format, need.format):
             objection = _objection(support, need, inputs)
@@ -100,6 +120,38 @@ def _plan_one(need: WeightNeed, inputs: PlanInputs, findings: Findings) -> Weigh
         )
     findings.refuse(nested(_refusal_head(need, inputs), _refusal_lines(inputs, objections)))
     return None
+
+
+def _stored(
+    need: WeightNeed, share: float, inputs: PlanInputs, findings: Findings, stored: StoredPlan
+) -> WeightPlan:
+    """Weights that kernels read as they are, some of them or all."""
+    name = need.format.lower()
+    reason = "; ".join(
+        f"{count} of them: {why}" for why, count in stored.why_not.get(name, {}).items()
+    )
+    if reason:
+        plain = elements_of_gguf(need.format, need.num_bytes or 0) or 0
+        hint = f"{_gib(round((1 - share) * plain) * dtype_bytes(inputs.config.compute.dtype))}"
+        findings.fall_back(
+            FallbackLevel.PATH, f"weights {need.format}", reason, f"these take {hint} once loaded"
+        )
+    return WeightPlan(
+        format=need.format,
+        stored_bytes=need.num_bytes,
+        computed_as=need.format,
+        where=PARTLY if reason else AS_STORED,
+        kernel=", ".join(stored.kernels[name]),
+        scale_layout=need.scale_layout,
+        reason=reason,
+        kept_share=share,
+    )
+
+
+def _told_once(why_not: Mapping[str, int]) -> dict[str, str]:
+    """Reasons that name their kernel, by that name."""
+    split = (one.partition(": ") for reason in why_not for one in reason.split("; "))
+    return {name: why for name, _, why in split if why}
 
 
 def _objection(support: QuantizationSupport, need: WeightNeed, inputs: PlanInputs) -> str:

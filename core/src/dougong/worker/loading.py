@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -82,7 +83,7 @@ def load_planned_model(
     """
     registry = OpRegistry.from_registrations(context.registrations)
     with registry.overriding(plan.ops):
-        model, weights = _load_checkpoint(context, device)
+        model, weights = _load_checkpoint(context, plan, device)
         sampler = Sampler()
     # Before binding: a kernel may give the weights back that these are found by.
     places = adapter_places(model, model.weight_targets()) if plan.lora is not None else ()
@@ -92,7 +93,7 @@ def load_planned_model(
     if context.config.pooling is None:
         ops.add(bind_ops(sampler, registry, plan.ops, prefix=SAMPLER_PREFIX, classified=classified))
     lora = _make_lora(context, plan, model, places, device, classified)
-    executable = _executable(context, plan, registry, model)  # over the adapters' projections
+    executable = _executable(context, plan, model)  # over the adapters' projections
     return LoadedModel(plan, model, executable, sampler, attention, weights, ops, lora)
 
 
@@ -135,35 +136,31 @@ def _make_lora(
 
 
 def _executable(
-    context: WorkerContext,
-    plan: RankPlan,
-    registry: OpRegistry,
-    model: CausalLM | EncoderModel,
+    context: WorkerContext, plan: RankPlan, model: CausalLM | EncoderModel
 ) -> Executable | EncoderModel:
     """The model itself, or straight-line code over its ops.
+
+    The list is that of the core's own classes: one that takes an op's place is called alike, and
+    need not know how to compute without memory.
 
     Raises:
         PluginError: It was a list of ops while it was planned, and is none here.
     """
     if plan.execution != FLAT or isinstance(model, EncoderModel):
         return model
-
-    def unfilled() -> CausalLM | EncoderModel:
-        with registry.overriding(plan.ops):
-            return unfilled_model(type(model), model.hf_config, model.dtype, model.max_model_len)
-
+    size = (model.hf_config, model.dtype, model.max_model_len)
     try:
-        lists = trace(unfilled)
+        lists = trace(partial(unfilled_model, type(model), *size))
     except NotFlatError as exc:
         raise PluginError(
-            f"{context.config.architecture} was planned as a list of ops, and with the plan's "
-            f"out-of-tree classes it is none: {exc}. Start with --execution eager, and report this."
+            f"{context.config.architecture} was planned as a list of ops, and is none on this "
+            f"rank: {exc}. Start with --execution eager, and report this."
         ) from exc
     return FlatExecutable(lists, callees(model, lists))
 
 
 def _load_checkpoint(
-    context: WorkerContext, device: torch.device
+    context: WorkerContext, plan: RankPlan, device: torch.device
 ) -> tuple[CausalLM | EncoderModel, WeightLoadReport]:
     config = context.config
     assert config.architecture and config.dtype
@@ -175,4 +172,5 @@ def _load_checkpoint(
         device,
         open_tensors(resolve_reference(context.model_path)),
         max_model_len=config.max_model_len,
+        stored=plan.stored,
     )

@@ -28,7 +28,7 @@ WEIGHTS = WeightSummary(
     main_format="F32",
     torch_dtype="float32",
     is_tied=True,
-    names=(),
+    format_of={},
 )
 FILES = CheckpointFiles("my/model", CheckpointFormat.SAFETENSORS, Path("/models/my"), ())
 

@@ -15,7 +15,7 @@ def summary(*names: str, **num_bytes: int) -> WeightSummary:
     shares = {name: FormatShare(1, size, size) for name, size in num_bytes.items()}
     total = sum(num_bytes.values())
     main = max(num_bytes, key=lambda name: num_bytes[name])
-    return WeightSummary(shares, total, total, main, "bfloat16", True, names)
+    return WeightSummary(shares, total, total, main, "bfloat16", True, dict.fromkeys(names, main))
 
 
 def describe(

@@ -45,6 +45,13 @@ class MemorySource:
         self.filled.append(name)
         out.copy_(self.tensors[name])
 
+    def stored_row_bytes(self, name: str) -> int:
+        return self.num_bytes(name) // self.tensors[name].shape[0]
+
+    def read_stored_into(self, name: str, out: torch.Tensor) -> None:
+        self.filled.append(name)
+        out.copy_(self.tensors[name].view(torch.uint8))
+
     def items(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
         raise AssertionError("the loader reads by name")
         yield

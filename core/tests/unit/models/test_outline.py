@@ -22,11 +22,30 @@ def test_an_outline_equals_the_built_model() -> None:
     config = tiny_config(attention_bias=True)
     outline = outline_model(LlamaForCausalLM, config, torch.float32)
     built = build_model(LlamaForCausalLM, config, torch.float32, torch.device("cpu"))
-    assert tuple(one for one in outline.ops if not one.path.startswith(SAMPLER_PREFIX)) == (
-        outline_ops(built)
-    )
+    of_model = [one for one in outline.ops if not one.path.startswith(SAMPLER_PREFIX)]
+    assert tuple(replace(one, weight="") for one in of_model) == outline_ops(built)
     assert outline.attention == outline_attention(built)
     assert outline.num_parameters == sum(one.numel() for one in built.parameters())
+
+
+def test_ops_that_share_a_weight_name_the_same_one_and_how_it_is_stored() -> None:
+    config = tiny_config(tie_word_embeddings=True, num_hidden_layers=1)
+    names = LlamaForCausalLM(config, torch.float32).weight_targets()
+    formats = dict.fromkeys(names, "Q4_1") | {
+        "model.embed_tokens.weight": "Q8_0",
+        "model.layers.0.self_attn.v_proj.weight": "Q6_K",
+        "model.norm.weight": "F32",
+    }
+    outline = outline_model(LlamaForCausalLM, config, torch.float32, format_of=formats)
+    found = {one.path: (one.weight, one.stored_as) for one in outline.ops}
+    table = ("embed_tokens.weight", "q8_0")
+    assert found["embed_tokens"] == found["lm_head"] == table
+    inner = "layers.0.mlp.gate_up.linear"
+    assert found[inner] == found["layers.0.mlp.gate_up"] == (f"{inner}.weight", "q4_1")
+    qkv = "layers.0.attention.qkv"
+    assert found[qkv] == (f"{qkv}.weight", ""), "its three tensors are stored unlike"
+    assert found["norm"][1] == ""
+    assert found["layers.0.attention.norm_rope"] == ("", "")
 
 
 def test_the_samplers_ops_come_after_the_models_under_a_prefix_of_their_own() -> None:

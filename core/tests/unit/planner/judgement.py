@@ -25,7 +25,7 @@ from dougong.planner import ExecutionPlan, PlanInputs
 
 BYTES = {"bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
 MIXED, PREFILL, DECODE = AttentionPhase.MIXED, AttentionPhase.PREFILL, AttentionPhase.DECODE
-LEVELS = ["eager", "piecewise", "decode", "full"]
+LEVELS = ["none", "piecewise", "decode", "full"]
 
 
 class Judgement:
@@ -400,7 +400,7 @@ class Judgement:
                 else ((one.backend, PREFILL), (one.decode_backend, DECODE))
             ):
                 support = self.offered[name].graph_support()
-                assert LEVELS.index(support.level.value.replace("none", "eager")) >= level
+                assert LEVELS.index(support.level.value) >= level
                 if level >= 2:
                     assert self.offered[name].supports(replace(one.request, phase=phase))
                 if level >= 2 and graph is not None and graph.sizes and support.sizes:

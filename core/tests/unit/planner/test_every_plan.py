@@ -117,16 +117,16 @@ def run_what_was_switched_off(plant: pytest.MonkeyPatch) -> None:
 
 
 def let_a_fused_slot_swallow_a_wish(plant: pytest.MonkeyPatch) -> None:
-    plant.setattr(ops, "_fixed_below", lambda inputs: {})
+    plant.setattr(ops, "fixed_below", lambda sites, switches: {})
 
 
 def let_a_fused_slot_swallow_a_required_op(plant: pytest.MonkeyPatch) -> None:
-    honest = op_site.fixed_switch
+    honest = op_site.fixed_below
 
-    def without_plus(key: str, switches: OpSwitches) -> str:
-        return honest(key, replace(switches, required=frozenset()))
+    def without_plus(sites: Any, switches: OpSwitches) -> dict[str, dict[str, str]]:
+        return honest(sites, replace(switches, required=frozenset()))
 
-    plant.setattr(ops, "fixed_switch", without_plus)
+    plant.setattr(ops, "fixed_below", without_plus)
 
 
 def say_that_another_comes_first_where_native_runs(plant: pytest.MonkeyPatch) -> None:

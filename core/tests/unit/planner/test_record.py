@@ -15,6 +15,7 @@ from dougong.contracts import (
     GraphLevel,
     GraphSupport,
     KernelReport,
+    Needs,
 )
 from dougong.describe import OpCandidate, WeightNeed
 from dougong.planner import ExecutionPlan, FallbackLevel, plan
@@ -44,7 +45,14 @@ def rich_plan() -> ExecutionPlan:
         needs={
             "attention": (need(0, 2), need(1, sliding_window=8, soft_cap=30.5)),
             "weights": (WeightNeed(format="q4_1", is_quantized=True, is_readable=True),),
-            "ops": (site("norm", "a", hidden_size=64, is_gemma=True, mode="rms"),),
+            "ops": (
+                site("norm", "a", hidden_size=64, is_gemma=True, mode="rms"),
+                replace(
+                    site("linear", "b", in_features=64, out_features=8, weight_format="bfloat16"),
+                    weight="b.weight",
+                    stored_as="q4_1",
+                ),
+            ),
         },
         candidates={
             "attention": named(*backends, PaperBackend("reference/torch")),
@@ -52,6 +60,12 @@ def rich_plan() -> ExecutionPlan:
             "ops": (
                 OpCandidate(key="norm", name="acme/norm", origin="acme 1.0", tokens=AtMost(8)),
                 OpCandidate(key="swirl", name="acme/swirl", origin="acme 1.0"),
+                OpCandidate(
+                    key="linear",
+                    name="acme/linear4",
+                    origin="acme 1.0",
+                    when=Needs(weight_format="q4_1"),
+                ),
             ),
             "kernels": KernelReport(("kit 2",), {"other": "absent"}),
             "graph": GraphSupport(GraphLevel.FULL),

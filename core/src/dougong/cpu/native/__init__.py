@@ -23,7 +23,8 @@ Bound at load (each takes `library` first), then called in the step:
 What is bound keeps its weights and tables; a cache belongs to the caller, who lets it go when it
 likes and calls nothing that was bound to it afterwards.
 
-Unbound: `pack_linear(library, weight)`, `pack_gate_up(library, gate, up)`,
+Unbound: `pack_linear(library, weight)`, `pack_gate_up(library, gate, up)`, both with ``_blocks``
+for weights that stay in 4 or 8 bits,
 `embedding(library, table_or_packed, ids, out)`, `argmax_rows(library, logits, out)`,
 `attention_workspace_bytes(library, ...)` for what attention keeps beside its arguments,
 `advise_huge_pages(library, tensor)` for a cache before its first write.
@@ -48,6 +49,8 @@ from dougong.cpu.native.attention import (
     bind_write_kv,
     unsupported_attention,
 )
+from dougong.cpu.native.blocks import FORMATS as BLOCK_FORMATS
+from dougong.cpu.native.blocks import embedding_from_blocks, pack_blocks, pack_gate_up_blocks
 from dougong.cpu.native.build import NotBuilt
 from dougong.cpu.native.library import (
     NativeLibrary,
@@ -64,6 +67,7 @@ from dougong.cpu.native.linear import (
 from dougong.cpu.native.rows import argmax_rows, bind_add_rms_norm, bind_rms_norm, embedding
 
 __all__ = [
+    "BLOCK_FORMATS",
     "NativeLibrary",
     "NotBuilt",
     "PackedWeight",
@@ -79,8 +83,11 @@ __all__ = [
     "bind_rope_and_write_kv",
     "bind_write_kv",
     "embedding",
+    "embedding_from_blocks",
     "load_native_library",
+    "pack_blocks",
     "pack_gate_up",
+    "pack_gate_up_blocks",
     "pack_linear",
     "unsupported_attention",
 ]

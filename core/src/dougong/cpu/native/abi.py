@@ -12,6 +12,8 @@ _INT64 = ctypes.c_int64
 _INT32 = ctypes.c_int32
 
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1}
+STORAGE_CODES = {"q4_0": 1, "q4_1": 2, "q8_0": 3}
+"""Formats of weights that stay as files store them; 0 is a plain dtype."""
 
 _STRIDES = [
     (f"{which}_stride_{axis}", _INT64) for which in "kv" for axis in ("block", "head", "token")
@@ -30,6 +32,7 @@ class LinearDesc(ctypes.Structure):
         ("out_dtype", _INT32),
         ("activation", _INT32),
         ("num_threads", _INT32),
+        ("storage", _INT32),
     ]
 
 
@@ -102,8 +105,10 @@ _P, _L, _I = _POINTER, _INT64, _INT32
 _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "dg_advise_huge_pages": (_P, _L),
     "dg_pack_linear": (_P, _L, _P, _L, _L, _L, _I, _P, _I),
+    "dg_pack_blocks": (_P, _P, _L, _L, _L, _I, _I, _P, _I),
     "dg_linear": (_P, _P, _L, _L, _P, _L),
     "dg_embedding": (_P, _L, _L, _I, _I, _P, _L, _P, _L),
+    "dg_embedding_blocks": (_P, _L, _I, _I, _P, _L, _P, _L),
     "dg_rms_norm": (_P, _P, _L, _P, _L, _L, _P, _L),
     "dg_argmax_rows": (_P, _L, _L, _L, _P, _I),
     "dg_exp": (_P, _P, _L),

@@ -21,18 +21,21 @@ class PackedWeight:
     """A linear layer's weight in the layout of the kernels; owns its memory.
 
     ``data`` holds panels of 16 outputs: bfloat16 ``[panels, ceil(K / 2), 16, 2]``, float32
-    ``[panels, K, 16]``, padded with zeros. Gate and up panels alternate in a gated pair.
+    ``[panels, K, 16]``, padded with zeros. Gate and up panels alternate in a gated pair. A weight
+    that stays as its file stores it is uint8 ``[panels, K / 32, bytes of 16 blocks]``.
     """
 
     data: torch.Tensor
     num_outputs: int  # N; of a gated pair: of each half
     num_inputs: int  # K
     is_gated_pair: bool = False
+    storage: str = ""  # of `blocks.FORMATS`; empty: a plain dtype
+    unpacked_to: torch.dtype | None = None  # with ``storage``: what the kernels make of it
 
     @property
     def dtype(self) -> torch.dtype:
-        """float32 or bfloat16."""
-        return self.data.dtype
+        """Of the inputs: float32 or bfloat16."""
+        return self.unpacked_to or self.data.dtype
 
 
 def pack_linear(
@@ -159,6 +162,7 @@ def _bind_linear(
         out_dtype=dtype_code(out_dtype, "output"),
         activation=activation,
         num_threads=library.num_threads,
+        storage=abi.STORAGE_CODES.get(weight.storage, 0),
     )
     return calls.LinearCall(library.c.dg_linear, descriptor, weight, bias)
 

@@ -1,0 +1,143 @@
+"""Ops on weights that stay in the blocks of their file: 4 or 8 bits, a scale for 32 of them.
+
+Each class is made once per op after its weights are loaded, and takes their place as those in
+`dougong.cpu.packed` do.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from dougong.cpu import native
+from dougong.cpu.native_kernel import NATIVE_DTYPES, loaded_library, refuse
+from dougong.cpu.packed import ACTIVATIONS, Product, release
+from dougong.cpu.platform import NATIVE_LIBRARY
+from dougong.ops import Embedding, GateUpAct, Linear, LMHead, Needs, OneOf, register_kernel
+
+_LINEAR = "cpu/block_linear"
+_GATE_UP_ACT = "cpu/block_gate_up_act"
+_LM_HEAD = "cpu/block_lm_head"
+_EMBEDDING = "cpu/block_embedding"
+_FORMATS = OneOf(*native.BLOCK_FORMATS)
+_BLOCKS = Needs(dtype=NATIVE_DTYPES, library=NATIVE_LIBRARY, weight_format=_FORMATS)
+
+
+@register_kernel("linear", name=_LINEAR, when=_BLOCKS)
+class BlockLinear(Product):
+    """``linear`` on a weight in blocks; a row's bits do not depend on the batch."""
+
+    def __init__(self, op: Linear) -> None:
+        self._num_outputs, self._dtype = op.out_features, op.dtype
+        library, is_alone = loaded_library(), op.is_alone(_LINEAR)
+        packed = native.pack_blocks(
+            library, op.weight, op.weight_format, op.dtype, consume=is_alone
+        )
+        self._call = native.bind_linear(library, packed, bias=op.bias)
+        if is_alone:
+            release(op.weight)
+
+
+@register_kernel(
+    "gate_up_act",
+    name=_GATE_UP_ACT,
+    when=Needs(
+        dtype=NATIVE_DTYPES,
+        library=NATIVE_LIBRARY,
+        weight_format=_FORMATS,
+        activation=OneOf(*ACTIVATIONS),
+    ),
+)
+class BlockGateUpAct(Product):
+    """``gate_up_act`` on a weight in blocks."""
+
+    def __init__(self, op: GateUpAct) -> None:
+        self._num_outputs, self._dtype = op.intermediate_size, op.dtype
+        library, is_alone = loaded_library(), op.is_alone(_GATE_UP_ACT)
+        gate, up = op.weight.chunk(2)
+        gate_bias, up_bias = (None, None) if op.bias is None else op.bias.chunk(2)
+        packed = native.pack_gate_up_blocks(
+            library, gate, up, op.weight_format, op.dtype, consume=is_alone
+        )
+        self._call = native.bind_gate_up_act(
+            library,
+            packed,
+            activation=ACTIVATIONS[op.activation],
+            gate_bias=gate_bias,
+            up_bias=up_bias,
+        )
+        if is_alone:
+            release(op.weight)
+
+
+@register_kernel("lm_head", name=_LM_HEAD, when=_BLOCKS)
+class BlockLMHead:
+    """``lm_head`` on a weight in blocks, which a tied embedding may read its rows from."""
+
+    def __init__(self, op: LMHead) -> None:
+        self._num_outputs, self._dtype = op.vocab_size, op.dtype
+        library = loaded_library()
+        if op.embedding is None:
+            is_alone = op.is_alone(_LM_HEAD)
+            self.packed = native.pack_blocks(
+                library, op.weight, op.weight_format, op.dtype, consume=is_alone
+            )
+            if is_alone:
+                release(op.weight)
+        else:
+            self.packed = _packed_table(op.embedding, op)
+        self._call = native.bind_linear(library, self.packed, out_dtype=torch.float32)
+
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        """See `LMHead`."""
+        if hidden.dtype is not self._dtype:
+            refuse(self._dtype, hidden)
+        out = hidden.new_empty((hidden.shape[0], self._num_outputs), dtype=torch.float32)
+        self._call(hidden, out)
+        return out
+
+
+@register_kernel("embedding", name=_EMBEDDING, when=_BLOCKS)
+class BlockEmbedding:
+    """``embedding`` from a table in blocks, or from that of a tied head: one copy serves both."""
+
+    def __init__(self, op: Embedding) -> None:
+        self._library, self._dtype, self._columns = loaded_library(), op.dtype, op.hidden_size
+        is_shared = op.head is not None and _LM_HEAD in op.head.assigned
+        if op.head is not None and is_shared:
+            self.packed = _packed_table(op, op.head)
+        else:
+            is_alone = op.is_alone(_EMBEDDING)
+            self.packed = native.pack_blocks(
+                self._library, op.weight, op.weight_format, op.dtype, consume=is_alone
+            )
+            if is_alone:
+                release(op.weight)
+
+    def __call__(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """See `Embedding`."""
+        out = torch.empty((token_ids.shape[0], self._columns), dtype=self._dtype)
+        native.embedding_from_blocks(self._library, self.packed, token_ids, out)
+        return out
+
+
+def _packed_table(embedding: Embedding, head: LMHead) -> native.PackedWeight:
+    """The weight of a tied pair: made by the one that is bound first, found by the other."""
+    for op in (embedding, head):
+        for piece in op.pieces:
+            made = getattr(piece.call, "__self__", None)
+            if isinstance(made, BlockEmbedding | BlockLMHead):
+                return made.packed
+    is_alone = (embedding.assigned, head.assigned) == ((_EMBEDDING,), (_LM_HEAD,)) and {
+        *embedding.sharers,
+        *head.sharers,
+    } == {embedding, head}
+    packed = native.pack_blocks(
+        loaded_library(),
+        embedding.weight,
+        embedding.weight_format,
+        embedding.dtype,
+        consume=is_alone,
+    )
+    if is_alone:
+        release(embedding.weight)
+    return packed
