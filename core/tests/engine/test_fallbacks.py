@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from gguf import GGMLQuantizationType
 from prometheus_client import REGISTRY, generate_latest
 
 from dougong import LLM, AsyncEngine, SamplingParams
@@ -114,7 +115,7 @@ async def test_an_engine_of_an_event_loop_counts_its_own(installed: Installed, m
 def test_quantized_weights_that_are_dequantized_are_a_fallback_of_their_path(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = str(write_tiny_gguf(tmp_path / "tiny.gguf"))
+    file = str(write_tiny_gguf(tmp_path / "tiny.gguf", GGMLQuantizationType.Q5_0))
     with (
         caplog.at_level(logging.WARNING, logger="dougong"),
         LLM(file, platform="cpu", num_kv_blocks=20) as llm,
@@ -122,13 +123,13 @@ def test_quantized_weights_that_are_dequantized_are_a_fallback_of_their_path(
         assert len(greedy_tokens(llm)) == 6
         plan, metrics = llm.plan, llm.metrics
     (fallback,) = plan.fallbacks
-    assert (fallback.level, fallback.subject) == (FallbackLevel.PATH, "weights q8_0")
-    assert "platform cpu has no kernel for q8_0" in fallback.reason
+    assert (fallback.level, fallback.subject) == (FallbackLevel.PATH, "weights q5_0")
+    assert "platform cpu has no kernel for q5_0" in fallback.reason
     assert "times as much" in fallback.cost_hint
     assert caplog.messages.count(str(fallback)) == 1
     labels = {"level": "path", "subject": fallback.subject, "reason": fallback.reason}
     assert metrics.get_sample_value("dougong_fallback_total", labels) == 1
-    with pytest.raises(ConfigError, match=r"--strict refuses .* path fallback: weights q8_0"):
+    with pytest.raises(ConfigError, match=r"--strict refuses .* path fallback: weights q5_0"):
         LLM(file, platform="cpu", strict=True)
 
 

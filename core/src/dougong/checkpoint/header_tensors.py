@@ -65,8 +65,11 @@ class HeaderTensors(ABC):
                 f"{name} is stored in {shape[0]} rows of {shape[1]} bytes, and there is room for "
                 f"{tuple(out.shape)}"
             )
-        read_all(entry.path, entry.offset_bytes, out.view(-1).numpy().data)
-        self._order_rows(entry, out)
+        here = out if out.is_cpu else torch.empty(shape, dtype=torch.uint8)
+        read_all(entry.path, entry.offset_bytes, here.view(-1).numpy().data)
+        self._order_rows(entry, here)
+        if here is not out:
+            out.copy_(here)
 
     @abstractmethod
     def _order_rows(self, entry: TensorHeader, out: torch.Tensor) -> None:

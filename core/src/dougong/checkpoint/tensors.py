@@ -61,8 +61,8 @@ class TensorSource(Protocol):
         ...
 
     def read_stored_into(self, name: str, out: torch.Tensor) -> None:
-        """Fill ``out`` (CPU, contiguous, uint8 ``[rows, stored_row_bytes]``) with the bytes of the
-        file, rows in the order in which `read_into` has them.
+        """Fill ``out`` (contiguous, uint8 ``[rows, stored_row_bytes]``, on any device) with the
+        bytes of the file, rows in the order in which `read_into` has them.
 
         Raises:
             CheckpointError: As `read_into`; also where rows cannot be told apart.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -97,6 +97,26 @@ class FlatModel:
     output: Value
     takes_step: bool = True
 
+    def lines(self, implementation: Callable[[Node], str] = lambda node: "") -> Iterator[str]:
+        """The list as people read it: inputs and output, then a line for each node with its place,
+        what it makes, its call, its path and who computes it.
+
+        Args:
+            implementation: What runs for a node; empty: it is left out.
+        """
+        inputs = ", ".join(_typed(value) for value in self.inputs)
+        yield f"({inputs}{', step' if self.takes_step else ''}) -> {_typed(self.output)}"
+        width = len(str(len(self.nodes)))
+        for index, node in enumerate(self.nodes):
+            results = ", ".join(_typed(value) for value in node.outputs)
+            call = f"{node.key}({', '.join(_shown(one) for one in node.inputs)})"
+            runs = implementation(node)
+            tail = f"  # {node.path}" + (f": {runs}" if runs else "")
+            yield f"{index:>{width}}  {results} = {call}{tail}"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def readers(self) -> dict[str, list[int]]:
         """Value → places of the nodes that read it, in order; the output is read by nobody."""
         found: dict[str, list[int]] = {}
@@ -104,3 +124,16 @@ class FlatModel:
             for value in node.values():
                 found.setdefault(value.name, []).append(index)
         return found
+
+
+def _typed(value: Value) -> str:
+    sizes = ", ".join("n" if size == NUM_TOKENS else str(size) for size in value.shape)
+    return f"{value.name}: {value.dtype}[{sizes}]"
+
+
+def _shown(one: Argument) -> str:
+    if isinstance(one, Value):
+        return one.name
+    if isinstance(one, StepField):
+        return f"step.{one.name}" if one.name else "step"
+    return repr(one)

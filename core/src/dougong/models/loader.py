@@ -144,10 +144,7 @@ def _fill(target: WeightTarget, source: TensorSource, name: str) -> None:
     view = target.view
     with torch.inference_mode():
         if view.dtype is torch.uint8:  # it stays as it is stored
-            here = view if view.is_cpu else torch.empty(view.shape, dtype=torch.uint8)
-            source.read_stored_into(name, here)
-            if here is not view:
-                view.copy_(here)
+            source.read_stored_into(name, view)
         elif view.is_cpu:
             source.read_into(name, view)
         else:
