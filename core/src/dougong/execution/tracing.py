@@ -44,9 +44,10 @@ def trace(make_model: Callable[[], nn.Module]) -> FlatLists:
     Raises:
         NotFlatError: It calls torch itself, or what it calls depends on the number of tokens.
     """
-    if not hasattr(make_model(), "compute_logits"):
+    model = make_model()
+    if not hasattr(model, "compute_logits"):
         raise NotFlatError("it predicts no token, and only models that do are lists so far")
-    few, many = (_Recording(make_model(), count) for count in _COUNTS)
+    few, many = _Recording(model, _COUNTS[0]), _Recording(make_model(), _COUNTS[1])
     forward = _joined(few.forward(), many.forward())
     return FlatLists(forward, _joined(few.logits(), many.logits()))
 

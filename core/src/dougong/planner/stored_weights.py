@@ -87,12 +87,11 @@ def _owners(verdicts: Sequence[SiteVerdict]) -> Iterator[str]:
     slot and a part that share it, the slot's is enough."""
     owned = [verdict for verdict in verdicts if verdict.owns_its_inside]
     around = tuple(f"{verdict.site.path}." for verdict in owned)
-    slots = tuple(verdict.site.path for verdict in verdicts)
     for verdict in verdicts:
         path = verdict.site.path
         is_covered = verdict in owned or path.startswith(around)
         has_owned_part = any(one.site.path.startswith(f"{path}.") for one in owned)
-        if not (is_covered or (has_owned_part and path in slots)):
+        if not (is_covered or has_owned_part):
             return
     for verdict in owned:
         if not verdict.site.path.startswith(around):

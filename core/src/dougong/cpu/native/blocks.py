@@ -16,11 +16,11 @@ from dougong.cpu.native import abi
 from dougong.cpu.native.library import NativeLibrary, advise_huge_pages, dtype_code
 from dougong.cpu.native.linear import PackedWeight
 from dougong.cpu.native.pages import discard
+from dougong.ops.stored_weight import BLOCK, STORED_FORMATS
 
-BLOCK = 32
-"""Inputs that share a scale."""
-
-FORMATS: Mapping[str, int] = MappingProxyType({"q4_0": 18, "q4_1": 20, "q8_0": 34})
+FORMATS: Mapping[str, int] = MappingProxyType(
+    {name: STORED_FORMATS[name] for name in abi.STORAGE_CODES}
+)
 """Format → bytes of a block in the file."""
 
 _PANEL = 16
