@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 
 from dougong.cpu import native
-from dougong.cpu.native_kernel import NATIVE_DTYPES, loaded_library, refuse
-from dougong.cpu.packed import ACTIVATIONS, Product, release
+from dougong.cpu.native_kernel import NATIVE_DTYPES, loaded_library
+from dougong.cpu.packed import ACTIVATIONS, HeadProduct, Product, release, shared_table
 from dougong.cpu.platform import NATIVE_LIBRARY
 from dougong.ops import Embedding, GateUpAct, Linear, LMHead, Needs, OneOf, register_kernel
 
@@ -70,7 +70,7 @@ class BlockGateUpAct(Product):
 
 
 @register_kernel("lm_head", name=_LM_HEAD, when=_BLOCKS)
-class BlockLMHead:
+class BlockLMHead(HeadProduct):
     """``lm_head`` on a weight in blocks, which a tied embedding may read its rows from."""
 
     def __init__(self, op: LMHead) -> None:
@@ -86,14 +86,6 @@ class BlockLMHead:
         else:
             self.packed = _packed_table(op.embedding, op)
         self._call = native.bind_linear(library, self.packed, out_dtype=torch.float32)
-
-    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
-        """See `LMHead`."""
-        if hidden.dtype is not self._dtype:
-            refuse(self._dtype, hidden)
-        out = hidden.new_empty((hidden.shape[0], self._num_outputs), dtype=torch.float32)
-        self._call(hidden, out)
-        return out
 
 
 @register_kernel("embedding", name=_EMBEDDING, when=_BLOCKS)
@@ -121,23 +113,8 @@ class BlockEmbedding:
 
 
 def _packed_table(embedding: Embedding, head: LMHead) -> native.PackedWeight:
-    """The weight of a tied pair: made by the one that is bound first, found by the other."""
-    for op in (embedding, head):
-        for piece in op.pieces:
-            made = getattr(piece.call, "__self__", None)
-            if isinstance(made, BlockEmbedding | BlockLMHead):
-                return made.packed
-    is_alone = (embedding.assigned, head.assigned) == ((_EMBEDDING,), (_LM_HEAD,)) and {
-        *embedding.sharers,
-        *head.sharers,
-    } == {embedding, head}
-    packed = native.pack_blocks(
-        loaded_library(),
-        embedding.weight,
-        embedding.weight_format,
-        embedding.dtype,
-        consume=is_alone,
-    )
-    if is_alone:
-        release(embedding.weight)
-    return packed
+    def pack(consume: bool) -> native.PackedWeight:
+        weight, name = embedding.weight, embedding.weight_format
+        return native.pack_blocks(loaded_library(), weight, name, embedding.dtype, consume=consume)
+
+    return shared_table(embedding, head, (_EMBEDDING, _LM_HEAD), pack)

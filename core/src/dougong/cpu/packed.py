@@ -58,6 +58,23 @@ class Product:
         return out
 
 
+class HeadProduct:
+    """A call into the native library that makes logits, of a weight that others may read too."""
+
+    packed: native.PackedWeight
+    _num_outputs: int
+    _dtype: torch.dtype
+    _call: Callable[[torch.Tensor, torch.Tensor], None]
+
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        """See `LMHead`."""
+        if hidden.dtype is not self._dtype:
+            refuse(self._dtype, hidden)
+        out = hidden.new_empty((hidden.shape[0], self._num_outputs), dtype=torch.float32)
+        self._call(hidden, out)
+        return out
+
+
 @register_kernel("linear", name=_LINEAR, when=WEIGHTED_KERNEL)
 class PackedLinear(Product):
     """``linear`` on a packed weight; a row's bits do not depend on the batch."""
@@ -104,7 +121,7 @@ class PackedGateUpAct(Product):
 
 
 @register_kernel("lm_head", name=_LM_HEAD, when=WEIGHTED_KERNEL)
-class PackedLMHead:
+class PackedLMHead(HeadProduct):
     """``lm_head`` on a packed weight, which a tied embedding may read its rows from."""
 
     def __init__(self, op: LMHead) -> None:
@@ -119,14 +136,6 @@ class PackedLMHead:
         else:
             self.packed = _packed_table(op.embedding, op)
         self._call = native.bind_linear(library, self.packed, out_dtype=torch.float32)
-
-    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
-        """See `LMHead`."""
-        if hidden.dtype is not self._dtype:
-            refuse(self._dtype, hidden)
-        out = hidden.new_empty((hidden.shape[0], self._num_outputs), dtype=torch.float32)
-        self._call(hidden, out)
-        return out
 
 
 @register_kernel("embedding", name=_EMBEDDING, when=WEIGHTED_KERNEL)
@@ -153,17 +162,37 @@ class PackedEmbedding:
 
 
 def _packed_table(embedding: Embedding, head: LMHead) -> native.PackedWeight:
-    """The packed weight of a tied pair: made by the one that is bound first, found by the other."""
+    def pack(consume: bool) -> native.PackedWeight:
+        return native.pack_linear(loaded_library(), embedding.weight, consume=consume)
+
+    return shared_table(embedding, head, (_EMBEDDING, _LM_HEAD), pack)
+
+
+def shared_table(
+    embedding: Embedding,
+    head: LMHead,
+    names: tuple[str, str],
+    pack: Callable[[bool], native.PackedWeight],
+) -> native.PackedWeight:
+    """The packed weight of a tied pair: made by the one that is bound first, found by the other.
+
+    Args:
+        embedding: Of the pair.
+        head: Of the pair.
+        names: Of the two kernels; what is bound under them has ``packed``.
+        pack: Makes it; told whether nobody else will ever read the weight.
+    """
     for op in (embedding, head):
         for piece in op.pieces:
-            made = getattr(piece.call, "__self__", None)
-            if isinstance(made, PackedEmbedding | PackedLMHead) and made.packed is not None:
-                return made.packed
-    is_alone = (embedding.assigned, head.assigned) == ((_EMBEDDING,), (_LM_HEAD,)) and {
+            if piece.implementation in names:
+                found = getattr(getattr(piece.call, "__self__", None), "packed", None)
+                if isinstance(found, native.PackedWeight):
+                    return found
+    is_alone = (embedding.assigned, head.assigned) == ((names[0],), (names[1],)) and {
         *embedding.sharers,
         *head.sharers,
     } == {embedding, head}
-    packed = native.pack_linear(loaded_library(), embedding.weight, consume=is_alone)
+    packed = pack(is_alone)
     if is_alone:
         release(embedding.weight)
     return packed
